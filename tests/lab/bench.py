@@ -19,8 +19,7 @@ from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.user import run_user
 from pgstrata.spec.stack import Postgres, Stack, Volume
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.stack.attest import attest
-from pgstrata.stack.build import build
+from pgstrata.stack.build import attest, build
 from pgstrata.stack.journal import Journal, failures
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 from pgstrata.stack.step import Attested

@@ -11,7 +11,7 @@ from pgstrata.errors import UsageError
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.notation.stack import parse_stack
-from pgstrata.stack.attest import attest
+from pgstrata.stack.build import attest
 from pgstrata.stack.fs.zfs import version_problem
 from pgstrata.stack.plan import plan_stack
 

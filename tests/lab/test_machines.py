@@ -31,8 +31,7 @@ from pgstrata.lab.qemu import MachineSpec
 from pgstrata.lab.session import LabHost, lab_host
 from pgstrata.record.reader import read
 from pgstrata.spec.campaign import Campaign
-from pgstrata.stack.attest import attest
-from pgstrata.stack.build import build
+from pgstrata.stack.build import attest, build
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import plan_stack

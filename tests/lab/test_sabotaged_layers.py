@@ -6,7 +6,7 @@ from bench import context, slow_resync, stack_of
 
 from built import differences, standing
 from pgstrata.host.protocol import Host, command
-from pgstrata.stack.attest import attest
+from pgstrata.stack.build import attest
 from pgstrata.stack.fs.nfs import CACHES, Unexport
 from pgstrata.stack.plan import plan_stack
 from pgstrata.stack.undoing import run_undo

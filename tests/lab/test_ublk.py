@@ -24,8 +24,7 @@ from pgstrata.lab.image import Image
 from pgstrata.lab.machine import connect_machine
 from pgstrata.lab.qemu import MachineSpec
 from pgstrata.spec.notation.stack import parse_stack
-from pgstrata.stack.attest import attest
-from pgstrata.stack.build import build
+from pgstrata.stack.build import attest, build
 from pgstrata.stack.journal import Journal, failures
 from pgstrata.stack.plan import plan_stack
 

@@ -9,7 +9,7 @@ from built import differences, standing
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.stack import Kernel, Stack, Volume
-from pgstrata.stack.attest import attest
+from pgstrata.stack.build import attest
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.step import Attested
 

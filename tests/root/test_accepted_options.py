@@ -12,7 +12,7 @@ from documented import ACCEPTED, notation
 from pgstrata.errors import PgstrataError
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.notation.stack import parse_stack
-from pgstrata.stack.attest import attest
+from pgstrata.stack.build import attest
 from pgstrata.stack.plan import PlanContext, plan_stack
 
 LOOP_BYTES = 16 << 30

@@ -20,7 +20,7 @@ from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.file.files import resolve_stack_files
 from pgstrata.spec.notation.stack import parse_stack
-from pgstrata.stack.attest import attest
+from pgstrata.stack.build import attest
 from pgstrata.stack.plan import plan_stack
 from pgstrata.trial.survey.media_range import calibrated
 

@@ -18,8 +18,7 @@ from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.stack.attest import attest
-from pgstrata.stack.build import Built
+from pgstrata.stack.build import Built, attest
 from pgstrata.stack.plan import StackPlan, plan_stack
 
 

@@ -16,7 +16,7 @@ from built import differences, standing
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.stack.attest import attest
+from pgstrata.stack.build import attest
 from pgstrata.stack.plan import plan_stack
 
 

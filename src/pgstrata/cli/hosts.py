@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 
 from pgstrata.errors import PreflightError, UsageError
-from pgstrata.host.connect import connect
 from pgstrata.host.protocol import Host, Waiting
+from pgstrata.host.ssh import connect
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.hosts.host_slice import far_hosts
 from pgstrata.spec.hosts.lab import LAB, RUNNING_LAB

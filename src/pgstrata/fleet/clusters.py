@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import PreflightError, extra
 from pgstrata.fleet.unpickling import refused_unpickling
-from pgstrata.host.connect import connect
+from pgstrata.host.ssh import connect
 from pgstrata.spec.dask_cluster import DaskCluster, ssh_address
 from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
 from pgstrata.stack.journal import journaled

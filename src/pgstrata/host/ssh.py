@@ -22,12 +22,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.errors import PgstrataError, PreflightError, UsageError
 from pgstrata.host import agent_schema
 from pgstrata.host.agent import source, wire
 from pgstrata.host.base import AgentHost, refuse
-from pgstrata.host.protocol import HostKind, HostLost
-from pgstrata.spec.hosts.ssh_target import SshTarget
+from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import Host, HostKind, HostLost
+from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
 
 PYTHON_WANTED = (3, 9)
 CONNECT_S = 10
@@ -343,3 +344,15 @@ class SshHost(AgentHost):
         with contextlib.suppress(subprocess.TimeoutExpired, OSError):
             argv = ["ssh", *self._options, "-O", "exit", *self._target.argv]
             subprocess.run(argv, capture_output=True, timeout=10, check=False)
+
+
+def connect(text: str) -> Host:
+    """A host from `local` or `ssh://[user@]host[:port]`.
+
+    `lab` is not known here: the lab starts a machine and hands over an ssh host of its own.
+    """
+    if text == "local":
+        return LocalHost()
+    if text.startswith("ssh://"):
+        return SshHost(parse_target(text))
+    raise UsageError(f"not a host: {text}", hint="use local, ssh://[user@]host[:port], lab or lab/NAME")

@@ -28,9 +28,8 @@ from pgstrata.record.schema import (
 from pgstrata.spec.campaign import Campaign, Goal, Stage, Trial
 from pgstrata.spec.layers.imported import Imported
 from pgstrata.spec.layers.kind import Filesystem
-from pgstrata.spec.printable import plain_name
+from pgstrata.spec.printable import plain_name, summarise_names
 from pgstrata.spec.stack import Postgres, Stack, Volume
-from pgstrata.spec.summarise import summarise_names
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.pgbench import script_of
 

@@ -43,8 +43,7 @@ from pgstrata.report.tables.pairs import Index
 from pgstrata.report.tables.settings import setting_table
 from pgstrata.report.tables.verdicts import VerdictTable, matched_cells, verdict_matrix, verdict_tables
 from pgstrata.report.tables.why import TimeView, time_view
-from pgstrata.spec.printable import printable
-from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.printable import printable, summarise_names
 
 SCRIPTS = (
     "base.js",

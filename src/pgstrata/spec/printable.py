@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 LONGEST_NAME = 1000
 """Maximum length of a stack, campaign or script name: short notation of a stack is its name, and a script's may be a
@@ -52,3 +53,12 @@ def plain_name(text: str) -> str:
     if not all(c.isprintable() or unicodedata.category(c) == "Zs" for c in text):
         raise ValueError(f"{text!r} holds a line break or another control character")
     return text
+
+
+def summarise_names(texts: Sequence[str], most: int = 4, *, noun: str = "", joint: str = ", ") -> str:
+    """`a, b, c, d and 3 more`, followed by a plural `noun`. A single name over the limit is written out: it is as short
+    as its number."""
+    if len(texts) <= most + 1:
+        return joint.join(texts)
+    more = f"{len(texts) - most} more {noun}".rstrip()
+    return f"{joint.join(texts[:most])} and {more}"

@@ -8,7 +8,7 @@ and those of newer majors: a production server's file must not act on a server t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,18 @@ _REASONS = (
 
 _NAME = re.compile(r"[a-z_][a-z0-9_$]*(?:\.[a-z_][a-z0-9_$]*)*")
 _EXTENSION_PREFIXES = (*LIBRARIES, "plpgsql")
+INITDB_WITH_VALUE = frozenset({
+    "-E", "--encoding", "-T", "--text-search-config", "--wal-segsize",
+    "--locale", "--lc-collate", "--lc-ctype", "--lc-messages", "--lc-monetary", "--lc-numeric", "--lc-time",
+    "--locale-provider", "--icu-locale", "--icu-rules", "--builtin-locale",
+})  # fmt: skip
+INITDB_ALONE = frozenset({
+    "-k", "--data-checksums", "--no-data-checksums", "--no-locale", "-g", "--allow-group-access", "-N", "--no-sync",
+    "--no-instructions",
+})  # fmt: skip
+
+_INITDB_WORD = re.compile(r"(?P<long>--[a-z-]+)(?:=(?P<value>.*))?|(?P<short>-[A-Za-z])(?P<stuck>.*)", re.DOTALL)
+_INITDB_VALUE = re.compile(r"[\w .@&<>'=+-]*")
 
 
 def form_problem(name: str, value: str) -> str | None:
@@ -116,3 +128,28 @@ def setting_problems(settings: dict[str, str], location: Location = SETTINGS_OF_
         elif name.lower() == "shared_preload_libraries" and (others := split_libraries(value)[1]):
             hint = f"these may be loaded: {', '.join(sorted(LIBRARIES))}"
             yield Problem(where, f"shared_preload_libraries may not load {others[0]!r}", hint)
+
+
+def initdb_problem(options: Sequence[str]) -> str:
+    """Return why initdb may not be called with these; empty if it may: those that decide what is in the cluster.
+
+    Not those that name files and folders to read or write (`--pgdata`, `--waldir`, `--pwfile`, `-L`), that decide who
+    may come in (`--auth`, `--username`) or that set the server (`--set`): a campaign from somebody else must not do the
+    first, and pgstrata does the others itself. Names as initdb spells them, since it also takes abbreviations.
+    """
+    words = iter(options)
+    for word in words:
+        match = _INITDB_WORD.fullmatch(word)
+        if match is None:
+            return f"{word!r} is no option of initdb"
+        name = match["long"] or match["short"]
+        value = match["value"] if match["long"] else match["stuck"] or None
+        if name in INITDB_WITH_VALUE:
+            value = next(words, None) if value is None else value
+            if value is None or _INITDB_VALUE.fullmatch(value) is None or value.startswith("-"):
+                return f"initdb option {name} has no value that could be one: {value!r}"
+        elif name not in INITDB_ALONE:
+            return f"initdb option {name} is not taken: only {', '.join(sorted(INITDB_WITH_VALUE | INITDB_ALONE))} are"
+        elif value is not None:
+            return f"initdb option {name} takes no value: {word!r}"
+    return ""

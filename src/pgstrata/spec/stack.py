@@ -19,13 +19,13 @@ from pgstrata.spec.durability_class import Parity
 from pgstrata.spec.hosts.lab import MACHINE_NAME, RUNNING_LAB
 from pgstrata.spec.hosts.node_network import underlay_problem
 from pgstrata.spec.hosts.ssh_target import parse_target
-from pgstrata.spec.initdb import initdb_problem
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.spec.layers.registry import register_kinds
 from pgstrata.spec.model import DurationS, Fraction, Model, Name
 from pgstrata.spec.quorum import Quorum, parse_quorum
+from pgstrata.spec.server_settings import initdb_problem
 
 register_kinds()
 

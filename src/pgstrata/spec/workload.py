@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
+from pgstrata.errors import UsageError
+from pgstrata.spec.checks import Refused
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.drivers.registry import default_driver, register_drivers
 from pgstrata.spec.model import DurationS, Model, Name
+from pgstrata.spec.printable import LONGEST_NAME, plain_name
 from pgstrata.spec.scripts import Script, joined, parse_scripts, short_scripts
-from pgstrata.spec.variables import check_variables
 
 register_drivers()
 
@@ -20,6 +24,9 @@ LONGEST_ID = 60
 """Maximum characters of a script's name in the name of a cell's folder, which may take 255 bytes."""
 DIGEST_LENGTH = 8
 """Characters that tell mixes apart whose names are longer."""
+VARIABLE = re.compile(r"[A-Za-z_0-9]{1,63}")
+SCALE_VARIABLE = "scale"
+"""The variable that a campaign sets with another key."""
 
 
 def _as_tuple(value: Any) -> Any:
@@ -196,3 +203,34 @@ class Cell(Model):
         # Imports without scale and clients: 0.
         grid = f"{name}-s{self.scale}-c{self.clients}" if self.scale else name
         return grid if self.rate_tps is None else f"{grid}-r{self.rate_tps:g}"
+
+
+def check_variables(variables: Mapping[str, str]) -> None:
+    """Raise Refused for a variable (`pgbench -D NAME=VALUE`) that pgbench would refuse, or that another key sets."""
+    for name, value in variables.items():
+        if not VARIABLE.fullmatch(name):
+            raise Refused(
+                f"{name!r} is not a variable of pgbench: letters, digits and _ alone", "for example first_day"
+            )
+        if name == SCALE_VARIABLE:
+            raise Refused(
+                "pgbench sets the variable scale itself, to the scale of the cell",
+                "for example scale: 50 below workload, or quick --scale 50",
+            )
+        try:
+            plain_name(value or "-")
+        except ValueError as error:
+            raise Refused(f"variable {name}: {error}", f"one line of at most {LONGEST_NAME} characters") from None
+
+
+def parse_definitions(texts: list[str]) -> dict[str, str]:
+    """Return the variables of `NAME=VALUE` texts; UsageError for another form, or a name that is given twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--define {text!r} gives no value", hint=f"--define {name}=VALUE")
+        if name in found:
+            raise UsageError(f"--define gives {name} twice", hint="give each variable once")
+        found[name] = value
+    return found

@@ -13,7 +13,7 @@ from pgstrata.stack.busy import run_while_busy
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.safety import DeviceState, held_to_erase, require_same, wipe
-from pgstrata.stack.step import Erased, Ref, Step
+from pgstrata.stack.step import Attested, Erased, Ref, Step
 from pgstrata.stack.tuning.overcommit import require_room_to_commit
 from pgstrata.stack.tuning.setting import setting_path
 from pgstrata.stack.tuning.shared_settings import group_of, take_settings
@@ -142,3 +142,14 @@ def _write_settings(host: Host, step: Step, journal: Journal, bindings: Mapping[
             host.write_text(path, value)
     except OSError as error:
         raise TrialError(f"{step.name} could not be set on {host.name}: {error}") from error
+
+
+def attest(
+    host: Host, plan: StackPlan, built: Built, elsewhere: Mapping[str, Host] | None = None
+) -> tuple[Attested, ...]:
+    """Return every checked property of the stack, whether it holds or not; `elsewhere` are the other hosts of its
+    nodes."""
+    hosts = {"": host, **(elsewhere or {})}
+    checks = [("", check) for check in plan.checks]
+    checks += [(name, check) for name, of_host in plan.far_checks.items() for check in of_host]
+    return tuple(row for name, check in checks for row in check.attest(hosts[name], built.bindings))

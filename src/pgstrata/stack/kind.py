@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability
-from pgstrata.host.protocol import Command, Host
+from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.stack.disk_counts import CountedDisks
 from pgstrata.stack.free_space import Wanted
 from pgstrata.stack.place import Place
-from pgstrata.stack.space import used_bytes
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Argument, Attested, Step
 from pgstrata.stack.tuning.setting import IN_EFFECT
@@ -125,6 +125,19 @@ def _fits_kernel(host: Host, fs: Filesystem) -> str:
 
 def _needs_no_room(host: Host, fs: Filesystem, wanted: Wanted) -> None:
     """Check nothing: filesystems on devices are checked with those."""
+
+
+def used_bytes(host: Host, mount_point: str, directory: str) -> int:
+    """Return the bytes that df calls used, the filesystem's own metadata with it."""
+    return parse_df_used(host.run(command("df", ["--block-size", "1"], "--output=used", mount_point)).stdout)
+
+
+def parse_df_used(text: str) -> int:
+    """Bytes of `df --output=used`: a headline and a number; TrialError for anything else."""
+    lines = text.split()
+    if len(lines) != 2 or not lines[1].isdigit():
+        raise TrialError(f"df printed something else than the used space: {text.strip()!r}")
+    return int(lines[1])
 
 
 @dataclass(frozen=True)

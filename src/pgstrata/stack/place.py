@@ -1,4 +1,7 @@
-"""Location and names of a volume's layers on the host."""
+"""Location and names of a volume's layers on the host, and facts on block devices from sysfs.
+
+These are read as files: starting a program costs far more, above all in emulation.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pgstrata.host.facts.modelled import ModelledDisk
+from pgstrata.host.protocol import Host
+
+SECTOR_BYTES = 512
+"""The kernel's counting unit, whatever the device's own sectors are."""
 
 
 @dataclass(frozen=True)
@@ -46,3 +53,21 @@ class Place:
     def beside(self, name: str) -> Place:
         """Return the place of another layer of the same volume: `data` -> `data.log`."""
         return replace(self, role=f"{self.role}.{name}")
+
+
+def sysfs_folder(node: str) -> str:
+    """Return the folder of a node such as /dev/sda1, which must not be a link."""
+    return f"/sys/class/block/{node.rsplit('/', 1)[-1]}"
+
+
+def read_size_bytes(host: Host, node: str) -> int:
+    """Read the size of a device; FileNotFoundError when the kernel has no such node, or is taking it away."""
+    return int(host.read_text(f"{sysfs_folder(node)}/size")) * SECTOR_BYTES
+
+
+def list_partitions(host: Host, node: str) -> tuple[str, ...]:
+    """List kernel names of a disk's partitions: they begin with the disk's own (sda1, nvme0n1p1)."""
+    folder = sysfs_folder(node)
+    name = folder.rsplit("/", 1)[-1]
+    entries = [entry for entry in host.list_directory(folder) if entry.startswith(name)]
+    return tuple(entry for entry in entries if host.status(f"{folder}/{entry}/partition") is not None)

@@ -19,10 +19,9 @@ from pgstrata.stack.disks import allow_or_list
 from pgstrata.stack.free_space import Wanted, require_free, require_memory, require_size
 from pgstrata.stack.kind import FILESYSTEMS
 from pgstrata.stack.tuning import overcommit
-from pgstrata.stack.tuning.hugepage import TRANSPARENT_HUGEPAGE
+from pgstrata.stack.tuning.kernel import TRANSPARENT_HUGEPAGE, sysctl_path
 from pgstrata.stack.tuning.setting import read_setting
 from pgstrata.stack.tuning.shared_settings import refuse_held
-from pgstrata.stack.tuning.sysctl import sysctl_path
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pgstrata.errors import PreflightError, TrialError
 from pgstrata.host.protocol import Host, OpenDevice
 from pgstrata.stack.device_id import DeviceId, parse_device_id
-from pgstrata.stack.nodes import list_partitions, sysfs_folder
+from pgstrata.stack.place import list_partitions, sysfs_folder
 from pgstrata.stack.signatures import Signature, list_signatures
 
 PASSING_ATTEMPTS = 10

@@ -23,8 +23,7 @@ from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecor
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.stack import PRIMARY, Stack
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.stack.attest import attest
-from pgstrata.stack.build import Built
+from pgstrata.stack.build import Built, attest
 from pgstrata.stack.network import DRIVER
 from pgstrata.stack.plan import NodePlan, PlanContext, StackPlan
 from pgstrata.trial.events import AttestedRows

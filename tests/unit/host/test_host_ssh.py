@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.host.connect import connect
 from pgstrata.host.local import LocalHost
-from pgstrata.host.ssh import explain
+from pgstrata.host.ssh import connect, explain
 from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pgstrata.spec.initdb import initdb_problem
+from pgstrata.spec.server_settings import initdb_problem
 from pgstrata.spec.stack import Postgres
 
 

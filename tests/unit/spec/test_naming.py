@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.printable import summarise_names
 
 
 @pytest.mark.parametrize(

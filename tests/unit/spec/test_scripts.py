@@ -12,8 +12,7 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.file.scripts import commands_of, resolve_scripts
 from pgstrata.spec.scripts import Script, meta_commands, mix_fault, parse_scripts, render_scripts
-from pgstrata.spec.variables import parse_definitions
-from pgstrata.spec.workload import Cell, Workload
+from pgstrata.spec.workload import Cell, Workload, parse_definitions
 
 MIX = "tpcb-like@9+select-only@1"
 

@@ -12,7 +12,7 @@ import pytest
 from pgstrata.host.agent import files
 from pgstrata.host.local import LocalHost
 from pgstrata.stack.block.loop import backing_file_of, shown_size_bytes
-from pgstrata.stack.nodes import read_size_bytes
+from pgstrata.stack.place import read_size_bytes
 
 
 class Going(io.RawIOBase):

@@ -20,8 +20,7 @@ from pgstrata.spec.file.schema import campaign_schema
 from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.stack.attest import attest
-from pgstrata.stack.build import build
+from pgstrata.stack.build import attest, build
 from pgstrata.stack.capabilities import known_capabilities, missing, required_for
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal

@@ -23,7 +23,7 @@ from pgstrata.stack.kind import Below, Geometry
 from pgstrata.stack.mounts import Expectation, flag, value
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.step import Erased, Ref
-from pgstrata.stack.tuning.queue import queue_path
+from pgstrata.stack.tuning.kernel import queue_path
 from pgstrata.stack.undo import RemovePath, Unmount, WipeDevice
 
 CONTEXT = PlanContext("t1", "/scratch/", 2**30, owner="postgres", mount_root="/run")

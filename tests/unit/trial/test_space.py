@@ -6,7 +6,7 @@ import pytest
 
 from pgstrata.errors import TrialError
 from pgstrata.stack.fs.btrfs import parse_btrfs_used
-from pgstrata.stack.space import parse_df_used
+from pgstrata.stack.kind import parse_df_used
 
 DF = "    Used\n80470016\n"
 BTRFS = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.trial.steps.warmup import warmup_settled
+from pgstrata.trial.steps.measure import warmup_settled
 
 
 @pytest.mark.parametrize(

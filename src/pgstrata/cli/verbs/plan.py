@@ -23,7 +23,7 @@ from pgstrata.cli.output import (
     print_text,
 )
 from pgstrata.errors import ExitCode
-from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.printable import summarise_names
 
 if TYPE_CHECKING:
     from pgstrata.analyze.campaign.gate import Condition

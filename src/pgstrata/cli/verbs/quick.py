@@ -86,7 +86,7 @@ PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the plan and change
 
 def _workload(scripts: Sequence[str], definitions: list[str], protocol: str | None, sql: Path | None) -> dict[str, Any]:
     """Return the keys of `workload:` that were given as options."""
-    from pgstrata.spec.variables import parse_definitions
+    from pgstrata.spec.workload import parse_definitions
 
     asked = {"script": _one_cell(scripts), "sql": str(sql) if sql else None, "protocol": protocol}
     given = {name: value for name, value in asked.items() if value is not None}

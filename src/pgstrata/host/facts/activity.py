@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pgstrata.host.facts.source import read_file, read_output
 from pgstrata.host.protocol import Busy, Host
-from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.printable import summarise_names
 
 SAMPLE_S = 1.0
 CPU_NOTICED = 0.05

@@ -11,7 +11,7 @@ from pgstrata.record.schema import CellResult, HostFacts
 from pgstrata.report.sentences.figures import NOT_KNOWN, render_count
 from pgstrata.report.tables.medium import medium_line
 from pgstrata.spec.layers.kind import MEMORY
-from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.printable import summarise_names
 from pgstrata.spec.units import render_duration
 
 SERVER = "PostgreSQL version"

@@ -57,7 +57,7 @@ from pgstrata.report.sentences.figures import (
 )
 from pgstrata.report.sentences.markup import listed, quoted
 from pgstrata.report.sentences.steadiness import remark_words, slices_words, soak_words
-from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.printable import summarise_names
 from pgstrata.spec.units import render_duration
 
 Tone = Literal["chosen", "proven", "equal", "undecided", "stalls", "plain"]

@@ -37,7 +37,7 @@ from pgstrata.report.sentences.statements import (
 )
 from pgstrata.report.sentences.steadiness import Remark, remark_detail, soak_words
 from pgstrata.report.tables.verdicts import main_cells
-from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.printable import summarise_names
 
 MOST_SENTENCES = 6
 MOST_NAMES = 4

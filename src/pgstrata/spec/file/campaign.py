@@ -17,17 +17,18 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.dask_cluster import DaskHosts
 from pgstrata.spec.expand import slug, with_aa
 from pgstrata.spec.file.files import resolve_hosts, resolve_lab_files, resolve_stack_files, resolve_workload_files
-from pgstrata.spec.file.inherit import Lineage
 from pgstrata.spec.file.matrix import expand_matrix
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.file.problems import Location, Problem, explain
 from pgstrata.spec.file.resolve import complete_stack
-from pgstrata.spec.file.shorthand import STACK_WORDS
+from pgstrata.spec.file.shorthand import STACK_WORDS, expand_stack
 from pgstrata.spec.file.tree import (
+    MAX_DEPTH,
     FileProblem,
     Marked,
     MarkedList,
     line_of,
+    merge,
     plain,
     problem_at,
     read_tree,
@@ -43,6 +44,8 @@ FILE_KEYS = ("defaults", "templates", "stacks", "matrix")
 
 _TWICE = "give it another name, as in NAME: ext4; to run a stack against itself: runs: {aa: true}"
 _EVERY_KEY = "docs/reference/campaign.md has every key and what it may be"
+Written = dict[str, tuple[Any, int]]
+"""Stacks as written in the file: name to value and line."""
 
 
 def load_campaign(path: str | Path) -> Campaign:
@@ -233,3 +236,58 @@ def _below(problem: Problem, location: Location, model: type[BaseModel]) -> Prob
         known = {*model.model_fields, *extra} - ({"name"} if model is Stack else set())
         hint = render_nearest(str(problem.location[0]), known)
     return Problem((*location, *problem.location), problem.text, hint)
+
+
+# ---------------------------------------------------------------- inheritance
+
+
+class Lineage:
+    """Resolves `inherits` and `defaults` of one file: the defaults, then each ancestor, then the stack's own keys."""
+
+    def __init__(self, tree: Marked, stacks: Written, templates: Written) -> None:
+        self.written: Written = {**templates, **stacks}
+        self.sections = {**dict.fromkeys(templates, "templates"), **dict.fromkeys(stacks, "stacks")}
+        self.defaults_value = tree.get("defaults")
+        self.defaults_line = tree.lines.get("defaults", tree.line)
+
+    def resolve(self, name: str) -> Marked:
+        """A stack of the file with everything it takes over; FileProblem for cycles and unknown parents."""
+        return _laid(self._defaults(), self._own(name, ()))
+
+    def lay(self, base: Any, change: Marked, location: Location, line: int) -> Marked:
+        """A change (of a matrix) over a base: the name of a stack, short notation, a mapping, or nothing."""
+        if base is None:
+            return _laid(self._defaults(), change)
+        if isinstance(base, str) and base in self.written:
+            under = self._own(base, ())
+        else:
+            under = self._full(base, line, location, ())
+        return _laid(_laid(self._defaults(), under), change)
+
+    def _defaults(self) -> Marked:
+        if self.defaults_value is None:
+            return Marked(self.defaults_line)
+        return expand_stack(self.defaults_value, self.defaults_line, ("defaults",))
+
+    def _own(self, name: str, below: tuple[str, ...]) -> Marked:
+        value, line = self.written[name]
+        return self._full(value, line, (self.sections[name], name), (*below, name))
+
+    def _full(self, value: Any, line: int, location: Location, below: tuple[str, ...]) -> Marked:
+        own = expand_stack(value, line, location)
+        if not isinstance(value, Marked) or value.get("inherits") is None:
+            return own
+        parent, at, where = str(value["inherits"]), value.lines["inherits"], (*location, "inherits")
+        if parent not in self.written:
+            raise problem_at(at, where, f"there is no stack {parent!r}", render_nearest(parent, self.written))
+        if parent in below:
+            raise problem_at(at, where, f"stacks inherit in a circle: {' -> '.join((*below, parent))}")
+        if len(below) >= MAX_DEPTH:
+            raise problem_at(at, where, f"stacks inherit over more than {MAX_DEPTH} others")
+        return _laid(self._own(parent, below), own)
+
+
+def _laid(under: Marked, over: Marked) -> Marked:
+    merged = merge(under, over)
+    assert isinstance(merged, Marked)
+    return merged

@@ -9,9 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.file.paths import resolve_path
 from pgstrata.spec.file.problems import Location, Problem
-from pgstrata.spec.file.scripts import protocol_problems, resolve_scripts
+from pgstrata.spec.file.scripts import protocol_problems, resolve_path, resolve_scripts
 from pgstrata.spec.file.tree import read_text
 from pgstrata.spec.hosts.inventory import RESOLVED, InventoryHosts, group_addresses
 from pgstrata.spec.hosts.inventory_text import MOST_CHARACTERS, parse_inventory

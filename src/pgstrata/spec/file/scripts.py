@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.file.nearest import nearest
-from pgstrata.spec.file.paths import resolve_path
 from pgstrata.spec.file.problems import Location, Problem
 from pgstrata.spec.printable import LONGEST_NAME
 from pgstrata.spec.scripts import (
@@ -85,3 +84,17 @@ def commands_of(texts: Iterable[str]) -> dict[str, frozenset[str]]:
             raise UsageError(f"script {path} cannot be read: {error.strerror}", hint=f"ls -l {path}") from None
         found[path] = frozenset(meta_commands(content))
     return found
+
+
+def resolve_path(path: str, folder: Path, location: Location) -> tuple[list[Problem], str]:
+    """Return the absolute path, or the path as given with what is wrong with it."""
+    found = (folder / Path(path).expanduser()).resolve()
+    if not found.exists():
+        return [Problem(location, f"file {path} does not exist", f"looked for {found}")], path
+    if location[-1] == "pg_restore" and found.is_dir():
+        if not (found / "toc.dat").is_file():
+            hint = "a dump in directory format is a folder with a toc.dat: pg_dump --format directory"
+            return [Problem(location, f"{path} is a folder and no dump: it has no toc.dat", hint)], path
+    elif not found.is_file():
+        return [Problem(location, f"{path} is not a file")], path
+    return [], str(found)

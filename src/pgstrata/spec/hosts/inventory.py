@@ -19,7 +19,7 @@ from pgstrata.spec.campaign import MOST_HOSTS
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
 from pgstrata.spec.model import Model
-from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.printable import summarise_names
 
 ALL = "all"
 UNGROUPED = "ungrouped"

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.layers.kind import Device, Kind
+from pgstrata.spec.layers.kind import Device, Kind, LocalFilesystem
 from pgstrata.spec.notation.term import Call, render_call
 from pgstrata.spec.notation.tokens import split_call, split_top
 
 _PLAIN = "loop"
 """The kind where nothing else is said."""
+LOG = "log"
 
 
 def parse_own_device(words: Sequence[str], **usual: str) -> dict[str, Any]:
@@ -52,3 +53,30 @@ def parse_own_devices(model: type[Kind], call: Call) -> dict[str, Any]:
 def render_own_devices(kind: Kind) -> str:
     """Return short notation of all devices of a layer or filesystem; empty without any."""
     return "".join(f"+{render_call(name, [render_own_device(device)])}" for name, device in kind.own_devices.items())
+
+
+class LoggingFilesystem(LocalFilesystem):
+    """One with `log`, a device beside the one below: `xfs+log`, `ext4:noatime+log(media(nvme))`.
+
+    What the log is called, and how it is made: mke2fs(8), `-J device`; mkfs.xfs(8), `-l logdev`.
+    """
+
+    own_names: ClassVar[tuple[str, ...]] = (LOG,)
+    not_options: ClassVar[frozenset[str]] = frozenset({LOG})
+
+    if TYPE_CHECKING:
+
+        @property
+        def log(self) -> Device | None: ...
+
+    def count_problem(self, count: int) -> str | None:
+        if self.log is not None and self.log.count != 1:
+            return f"the log of {self.kind} takes one device, and {self.log.count} are given"
+        return super().count_problem(count)
+
+    @classmethod
+    def parse_call(cls, call: Call) -> dict[str, Any]:
+        return cls.parse_words(call) | parse_own_devices(cls, call)
+
+    def render(self, count: str = "") -> str:
+        return super().render(count) + render_own_devices(self)

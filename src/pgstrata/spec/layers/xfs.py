@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from pgstrata.spec.durability_class import BackingFs
 from pgstrata.spec.layers.kind import Device, Switch
-from pgstrata.spec.layers.own_log import LoggingFilesystem
+from pgstrata.spec.layers.own_device import LoggingFilesystem
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.notation.refusals import (
     IMPLIED_MOUNT_WORDS,

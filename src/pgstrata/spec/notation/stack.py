@@ -14,16 +14,15 @@ that a campaign file would hold, so that both go through one validation.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.file.nearest import nearest, render_nearest
 from pgstrata.spec.file.resolve import stack_from_mapping
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
-from pgstrata.spec.notation.cluster import render_cluster, split_cluster
 from pgstrata.spec.notation.tokens import quote, split_call, split_top, unquote
 from pgstrata.spec.printable import LONGEST_NAME
-from pgstrata.spec.stack import PRIMARY, Kernel, Postgres, Stack, Topology, Volume
+from pgstrata.spec.stack import MOST_STANDBYS, PRIMARY, Kernel, Network, Postgres, Stack, Topology, Volume
 
 _POSTGRES_KEYS = ("major", "source", "installation", "data_checksums", "initdb", "postgresql_conf")
 _ROLE_KEYS = ("wal", "thp", *_POSTGRES_KEYS)
@@ -31,6 +30,12 @@ _PREFIXES = ("tablespace", "queue", "kernel")
 _STANDBY = re.compile(r"standby([1-9][0-9]*)?(?:\.(.+))?")
 _STANDBY_WORDS = ("upstream", "host", "address")
 _SETTING = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
+CLUSTER = "cluster"
+_EXAMPLE = "for example cluster(3,ANY 1,remote_apply)/tmpfs"
+_LEVELS = get_args(get_args(Topology.model_fields["synchronous_commit"].annotation)[0])
+_TOPOLOGY_KEYS = ("slots", "catch_up_s", "pooler", "stale_reads", "acknowledgements", "address")
+_WORDS = (*_TOPOLOGY_KEYS, *Network.model_fields)
+
 
 # ---------------------------------------------------------------- text -> mapping
 
@@ -210,3 +215,59 @@ def render_volume(volume: Volume) -> str:
         parts.append(layer.render(count))
         count = ""
     return "/".join([*parts, volume.fs.render(count)])
+
+
+def split_cluster(text: str) -> tuple[dict[str, Any] | None, str]:
+    """Return what the word in front says of the topology, None if there is no such word, and the volume behind it.
+
+    In `cluster(3,ANY 1,remote_apply)/tmpfs` the first argument counts the nodes, the primary among them. The others are
+    levels of synchronous_commit, `slots=off`, `pooler=pgpool`, `stale_reads=5s`, `acknowledgements=5s`, `delay_ms=1`,
+    `bandwidth_mbit=100`, `loss=1%`, `catch_up_s=60`, `address=10.0.0.1`, or else synchronous_standby_names.
+    """
+    name, arguments, rest = split_call(text.strip())
+    if name != CLUSTER:
+        return None, text
+    if arguments is None or not rest.startswith("/"):
+        raise UsageError(f"{text!r} does not say how many nodes sit on what", hint=_EXAMPLE)
+    count, *words = split_top(arguments, ",")
+    if not count.isdigit() or not 1 <= int(count) <= MOST_STANDBYS + 1:
+        most = MOST_STANDBYS + 1
+        raise UsageError(f"{count!r} in {text!r} is no number of nodes: a cluster has 1 to {most}", hint=_EXAMPLE)
+    topology: dict[str, Any] = {"standbys": [{} for _ in range(int(count) - 1)]}
+    for word in words:
+        _take_cluster_word(topology, word, text)
+    return topology, rest[1:]
+
+
+def _take_cluster_word(topology: dict[str, Any], word: str, text: str) -> None:
+    key, equals, value = word.partition("=")
+    if equals:
+        if key not in _WORDS:
+            raise UsageError(f"{word!r} in {text!r} is nothing that a cluster has", hint=render_nearest(key, _WORDS))
+        into = topology if key in _TOPOLOGY_KEYS else topology.setdefault("network", {})
+        into[key] = value
+    elif word in _LEVELS:
+        topology["synchronous_commit"] = word
+    elif "synchronous_standby_names" in topology:
+        raise UsageError(f"{text!r} has synchronous_standby_names twice: {word!r}", hint=_EXAMPLE)
+    else:
+        topology["synchronous_standby_names"] = unquote(word)
+
+
+def render_cluster(topology: Topology) -> str:
+    """The word in front."""
+    words = [str(len(topology.standbys) + 1)]
+    quorum = topology.quorum
+    if quorum is not None:
+        words.append(quorum.text.removesuffix(" (*)"))
+    words += [topology.synchronous_commit] if topology.synchronous_commit else []
+    words += [] if topology.slots else ["slots=off"]
+    words += [f"pooler={topology.pooler}"] if topology.pooler else []
+    words += [f"stale_reads={topology.stale_reads:.15g}s"] if topology.stale_reads else []
+    words += [f"acknowledgements={topology.acknowledgements:.15g}s"] if topology.acknowledgements else []
+    words += [f"address={topology.address}"] if topology.address else []
+    network = topology.network
+    words += [f"{name}={value:.15g}" for name, value in network if value]
+    catch_up_s = topology.catch_up_s
+    words += [] if catch_up_s == Topology.model_fields["catch_up_s"].default else [f"catch_up_s={catch_up_s:.15g}"]
+    return f"{CLUSTER}({','.join(words)})/"

@@ -17,8 +17,7 @@ from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.stack.busy import BUSY_ATTEMPTS, BUSY_PAUSE_S
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.mounts import find_mount, list_mounts
-from pgstrata.stack.nodes import read_size_bytes, sysfs_folder
-from pgstrata.stack.place import Place
+from pgstrata.stack.place import Place, read_size_bytes, sysfs_folder
 from pgstrata.stack.step import Attested, Ref, Step, planned, told
 from pgstrata.stack.undo import RemovePath, Undo
 

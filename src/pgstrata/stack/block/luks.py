@@ -19,8 +19,7 @@ from pgstrata.spec.layers.luks import Luks
 from pgstrata.stack.block.dm import Target, read_target
 from pgstrata.stack.busy import run_while_busy
 from pgstrata.stack.kind import Below, BlockLayerKind, PlannedLayer
-from pgstrata.stack.nodes import sysfs_folder
-from pgstrata.stack.place import Place
+from pgstrata.stack.place import Place, sysfs_folder
 from pgstrata.stack.preconditions import FreeName
 from pgstrata.stack.secret_key import WipeKey, key_file, plan_key, wipe_key
 from pgstrata.stack.stage import Stage

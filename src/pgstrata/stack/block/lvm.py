@@ -20,8 +20,7 @@ from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.stack.block.dm import Target, mapped_name, read_target
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer, plan_device
-from pgstrata.stack.nodes import SECTOR_BYTES
-from pgstrata.stack.place import Place
+from pgstrata.stack.place import SECTOR_BYTES, Place
 from pgstrata.stack.preconditions import FreeName
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, planned, resolve, told

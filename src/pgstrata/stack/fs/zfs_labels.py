@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pgstrata.host.protocol import Host, command
-from pgstrata.stack.nodes import list_partitions
+from pgstrata.stack.place import list_partitions
 from pgstrata.stack.safety import find_again
 from pgstrata.stack.undo import Undo
 from pgstrata.stack.undoing import UNMOUNT_TIMEOUT_S, ask_tool, blank_member, require_ours

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from pgstrata.errors import TrialError, TrialExcluded
 from pgstrata.host.capabilities import DROP_CACHES
 from pgstrata.host.facts.cpu import read_throttle_count
-from pgstrata.host.protocol import Command, command
+from pgstrata.host.protocol import Command, ProcessorSeconds, command
 from pgstrata.postgres.database import (
     WAL_POSITION,
     database_bytes,
@@ -20,6 +22,7 @@ from pgstrata.postgres.database import (
     prewarm,
     wal_position_bytes,
 )
+from pgstrata.record.others_use import OthersUse
 from pgstrata.record.recorder import utc_now
 from pgstrata.record.schema import Moment, SliceResult
 from pgstrata.spec.side_by_side import has_whole_run
@@ -56,11 +59,9 @@ from pgstrata.trial.steps.disk_accounts import (
     timing_steps,
 )
 from pgstrata.trial.steps.load import check_data, data_request
-from pgstrata.trial.steps.others import others_use, read_processors
 from pgstrata.trial.steps.pooler import attest_pooler, read_sent, sent_between, start_pooler_steps, stop_pooler_steps
 from pgstrata.trial.steps.probes import plan_probes, probing
 from pgstrata.trial.steps.stale_reads import LONGER_S, asked_s, stale_steps
-from pgstrata.trial.steps.warmup import warmup_settled
 from pgstrata.trial.survey.host_survey import DATABASE, Site
 from pgstrata.workload.driver import RunOutput, RunRequest, measured_s
 
@@ -72,6 +73,11 @@ HOST_CLOCK = command("date", "+%s.%N")
 
 CellAct = Callable[..., None]
 """Takes the trial's context and, by name, the cell."""
+WINDOWS = 5
+"""Parts of a warm-up whose means are compared."""
+SETTLED_RANGE = 0.20
+SETTLED_TREND = 0.10
+_OUR_PROGRAMS = ("strata-disk",)
 
 
 def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
@@ -438,3 +444,53 @@ def _failure(context: TrialContext, errors_file: str, code: int) -> TrialError:
     if "No space left" in tail:
         hint = "give the stack a larger device (size: of its loop files), or a smaller scale"
     return TrialError(f"{context.setup.driver.name} ended with exit code {code}: {tail}", hint=hint)
+
+
+def warmup_settled(tps: Sequence[float]) -> bool | None:
+    """Return if a load had settled, by one value a second; None when there are fewer seconds than windows.
+
+    The rule of the SNIA Performance Test Specification, 2.0.1, "steady state": five windows of equal length, whose
+    means range over at most 20 % of the overall mean, and the straight line through them rises or falls by at most 10 %
+    of it.
+    """
+    width = len(tps) // WINDOWS
+    if width < 1:
+        return None
+    tail = tps[len(tps) - width * WINDOWS :]
+    means = [sum(tail[i * width : (i + 1) * width]) / width for i in range(WINDOWS)]
+    mean = sum(means) / WINDOWS
+    if mean <= 0:
+        return False
+    middle = (WINDOWS - 1) / 2
+    slope = sum((i - middle) * m for i, m in enumerate(means)) / sum((i - middle) ** 2 for i in range(WINDOWS))
+    return max(means) - min(means) <= SETTLED_RANGE * mean and abs(slope) * (WINDOWS - 1) <= SETTLED_TREND * mean
+
+
+@dataclass(frozen=True)
+class ProcessorsLook:
+    """The counters of the host at one moment."""
+
+    at_s: float
+    """By the monotonic clock of this machine."""
+    counted: ProcessorSeconds
+
+
+def read_processors(context: TrialContext) -> ProcessorsLook:
+    """Return the counters of the server's host now."""
+    with context.host.looking():
+        counted = context.host.processor_seconds((context.site.user,), _OUR_PROGRAMS)
+    return ProcessorsLook(time.monotonic(), counted)
+
+
+def others_use(before: ProcessorsLook, after: ProcessorsLook) -> OthersUse:
+    """Return the time between two looks that was neither the kernel's threads' nor ours.
+
+    Processes are counted in clock ticks, so that a difference of a few hundredths of a second means nothing.
+    """
+    then, now = before.counted, after.counted
+    return OthersUse(
+        used_s=max(0.0, (now.busy_s - then.busy_s) - (now.own_s - then.own_s)),
+        stolen_s=max(0.0, now.stolen_s - then.stolen_s),
+        elapsed_s=max(0.0, after.at_s - before.at_s),
+        processors=now.processors,
+    )
