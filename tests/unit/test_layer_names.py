@@ -14,8 +14,8 @@ import pgstrata
 from pgstrata.spec.layers.registry import FILESYSTEMS, LAYERS
 
 SOURCE = Path(pgstrata.__file__).parent
-NAMES = sorted({model.name() for model in (*FILESYSTEMS, *LAYERS)} - {"dir", "imported"})
-"""`dir` and `imported` are words of English and of Python."""
+NAMES = sorted({model.name() for model in (*FILESYSTEMS, *LAYERS)} - {"dir", "imported", "server"})
+"""`dir`, `imported` and `server` are words of English and of Python."""
 POOLS = {"zfs", "zvol"}
 """Two kinds over one pool."""
 

@@ -43,7 +43,7 @@ from pgstrata.report.sentences.answer import answer, reason
 from pgstrata.report.sentences.markup import plain_words
 from pgstrata.report.sentences.statements import uncounted_words
 from pgstrata.report.terminal import print_terminal
-from pgstrata.spec.campaign import Campaign, is_cluster
+from pgstrata.spec.campaign import Campaign, is_cluster, measures_servers
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.fake import are_made_up, made_up_runner
 from pgstrata.trial.interruption import Interrupted, Interruption
@@ -249,6 +249,15 @@ def _runners(
         return
     from pgstrata.cli.hosts import campaign_host, campaign_hosts, connected_far
     from pgstrata.trial.opening import performance_runner, performance_runners
+    from pgstrata.trial.servers import server_runner
+
+    if measures_servers(campaign):
+        with (
+            campaign_host(campaign, tell, interruption.waiting) as host,
+            server_runner(host, campaign, directory, tell, interruption) as (server, stacks),
+        ):
+            yield {"": server}, stacks
+        return
 
     if campaign.hosts:
         with (

@@ -13,6 +13,7 @@ from pgstrata.spec.checks import (
     refuse_keep,
     refuse_models_alike,
     refuse_prepared,
+    refuse_servers,
     refuse_steady_untimed,
 )
 from pgstrata.spec.crash_request import CrashRequest, refuse_crash
@@ -172,6 +173,9 @@ class Campaign(Model):
     lab: LabMachine = LabMachine()
     scratch: str | None = Field(None, description="folder of the loop files; by default below the campaign directory")
     erase: tuple[str, ...] = Field((), description="devices (exact ids) whose content may be destroyed")
+    on_servers: tuple[str, ...] = Field(
+        (), description="running servers (host:port as in their addresses) on which databases may be made and loaded"
+    )
     stacks: tuple[Stack, ...] = Field(min_length=1, max_length=1000, description="what is compared")
     workload: Workload = Field(Workload(), description="what runs on it")
     runs: Runs = Field(Runs(), description="how the runs are laid out")
@@ -203,6 +207,7 @@ class Campaign(Model):
             raise Refused(f"soak names stack {unknown[0]!r}, which is not there", render_nearest(unknown[0], names))
         if self.crash is not None:
             refuse_crash(self.crash, self.stacks)
+        refuse_servers(self)
         refuse_prepared(self.stacks, self.workload.protocol)
         refuse_far_nodes(self)
         refuse_models_alike(self.stacks)
@@ -248,6 +253,11 @@ class Campaign(Model):
 def is_cluster(campaign: Campaign) -> bool:
     """True if its hosts are the machines of a Dask cluster."""
     return any(host.startswith(DASK) for host in campaign.hosts)
+
+
+def measures_servers(campaign: Campaign) -> bool:
+    """True if its stacks are running servers, which are only measured."""
+    return not campaign.stacks[0].is_attested
 
 
 MOST_RECORDED = 1_000_000

@@ -6,11 +6,12 @@ or raises Refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pgstrata.spec.hosts.lab import LAB, RUNNING_LAB
 from pgstrata.spec.layers.media import MediaDevice
+from pgstrata.spec.layers.server import RunningServer
 
 if TYPE_CHECKING:
     from pgstrata.spec.campaign import Campaign
@@ -176,3 +177,49 @@ def refuse_keep(stacks: tuple[Stack, ...], *, scales: int, aa: bool) -> None:
             f"runs.load is keep and runs.aa runs {stacks[0].name!r} under two names, but both would share {disks[0]}",
             "use `load: copy`, name a stack without disks first, or leave `aa` out",
         )
+
+
+def refuse_servers(campaign: Campaign) -> None:
+    """Raise Refused for running servers that are not named a second time, and for what only built stacks can do."""
+    servers = {stack.name: stack.data.fs for stack in campaign.stacks if isinstance(stack.data.fs, RunningServer)}
+    places = dict.fromkeys(server.place for server in servers.values())
+    if missing := [place for place in places if place not in campaign.on_servers]:
+        raise Refused(
+            f"on {missing[0]} a database would be made and loaded: name the server a second time",
+            f"on_servers: [{', '.join(places)}] (for quick: --on-server {missing[0]})",
+        )
+    if unknown := [place for place in campaign.on_servers if place not in places]:
+        raise Refused(f"on_servers names {unknown[0]}, which is the server of no stack", "leave it out")
+    if not servers:
+        return
+    if len(servers) < len(campaign.stacks):
+        raise Refused(
+            "running servers are only measured, and compared with each other alone",
+            "a campaign of its own for stacks that are built",
+        )
+    for stack in campaign.stacks:
+        if stack.model_copy(update={"name": "", "note": ""}) != type(stack).model_construct(name="", data=stack.data):
+            raise Refused(
+                f"stack {stack.name!r} is a running server, which is not configured here",
+                "leave out wal, tablespaces, kernel, postgresql and topology",
+            )
+    if found := next(_not_on_servers(campaign), ""):
+        raise Refused(f"running servers are only measured, which does not go with {found}", f"leave out {found}")
+
+
+def _not_on_servers(campaign: Campaign) -> Iterator[str]:
+    """Yield the keys of a campaign that need a stack of pgstrata's own."""
+    runs, workload = campaign.runs, campaign.workload
+    refused = {
+        "hosts": campaign.hosts,
+        "crash": campaign.crash is not None,
+        "runs.load: keep": runs.load == "keep",
+        "runs.precondition": runs.precondition != "none",
+        "runs.aged": runs.aged,
+        "runs.design: slices": runs.design == "slices",
+        "workload.sql": workload.sql,
+        "workload.pg_restore": workload.pg_restore,
+        "workload.tablespace": workload.tablespace,
+        f"driver: {workload.driver.kind}": workload.driver.kind != "pgbench",
+    }
+    yield from (key for key, is_set in refused.items() if is_set)

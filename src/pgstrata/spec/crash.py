@@ -39,6 +39,8 @@ def _named(text: str) -> Stack:
     problems, stack = resolve_stack_files(parse_stack(text), Path.cwd())
     if problems:
         raise UsageError(f"{text!r}: {problems[0].text}", hint=problems[0].hint)
+    if not stack.is_attested:
+        raise UsageError(f"{text!r} is a running server: its power is not cut", hint="name a stack that is built")
     return stack
 
 

@@ -114,6 +114,7 @@ def _trial(
     runs = campaign.runs
     scale = cells[0].scale
     anew = runs.load == "copy" and (block if turn is None else turn) < runs.fresh_blocks
+    anew = anew or not campaign.stack(stack).is_attested  # each trial has a database of its own
     return Trial(
         id=f"{_PREFIX[stage]}{block:03d}-{position:02d}-{slug(stack)}-s{scale}",
         stack=stack,

@@ -262,6 +262,7 @@ def quick_campaign(
     scratch: str | None = None,
     devices: Sequence[str] = (),
     erase: Sequence[str] = (),
+    on_servers: Sequence[str] = (),
     media: str | None = None,
     seed: int = 1,
     host: str = "local",
@@ -277,11 +278,9 @@ def quick_campaign(
     """A campaign of those stacks that fits `minutes` (10 by default) and looks for the best.
 
     `begun` is the campaign to resume: length and scale of its runs stay unless others are given. `devices` are stable
-    ids of real disks, given to each stack in turn (runs are whole then, one at a time). Without them stacks sit on
-    disks of the model `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen if not given;
-    each of them asks for whole runs. `workload` holds keys of `workload:`; with `sql`, the file of a database to load
-    instead of pgbench's tables, the scale means nothing. `postgresql` holds keys of a stack's `postgresql:` for all
-    stacks. Raises UsageError.
+    ids of real disks, given to each stack in turn (with whole runs). Without them stacks sit on disks of the model
+    `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen if not given; each asks for whole
+    runs. `workload` has keys of `workload:` (with `sql` the scale means nothing), `postgresql` those of each stack's.
     """
     sql = (workload or {}).get("sql")
     if not stacks:
@@ -306,6 +305,7 @@ def quick_campaign(
         "host": host,
         "scratch": scratch,
         "erase": tuple(erase),
+        "on_servers": tuple(on_servers),
         "stacks": tuple(built),
         "workload": {
             "tablespace": None if sql else _only_tablespace(built),
@@ -319,7 +319,7 @@ def quick_campaign(
         "runs": dict(zip(("design", "slices"), layout, strict=True))
         | {"blocks": blocks, "fresh_blocks": design.fresh_blocks, "aa": aa},
         "goal": {"margin": margin},
-        "crash": QUICK_CRASH if crash else None,
+        "crash": QUICK_CRASH if crash and built[0].is_attested else None,
     }
     return extended(_checked(data), minutes)
 
@@ -362,7 +362,7 @@ def _checked(data: dict[str, Any]) -> Campaign:
     except ValidationError as error:
         wrong = explain(error, Campaign, data)
         hint = next((p.hint for p in wrong if p.hint), "")
-        raise UsageError("; ".join(f"{p.path}: {p.text}" for p in wrong), hint=hint) from None
+        raise UsageError("; ".join(f"{p.path}: {p.text}".removeprefix(": ") for p in wrong), hint=hint) from None
     problems, workload = resolve_workload_files(campaign.workload, Path.cwd())
     if problems:
         raise UsageError(problems[0].text, hint=problems[0].hint)

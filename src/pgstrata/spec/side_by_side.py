@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from pgstrata.spec.campaign import Campaign, Slices, Trial
+from pgstrata.spec.campaign import Campaign, Slices, Trial, measures_servers
 
 LONGEST_AUTO_S = 30.0
 """Longer runs are asked for to see checkpoint cycles, which slices do not show."""
@@ -50,6 +50,8 @@ def _prevented(campaign: Campaign) -> Iterator[str]:
         yield "runs.load is keep"
     if runs.precondition == "steady":
         yield "runs.precondition is steady"
+    if measures_servers(campaign):
+        yield "running servers are measured one after the other"
     for stack in campaign.stacks:
         if stack.topology is not None:
             yield f"{stack.name} is a cluster"

@@ -408,6 +408,11 @@ class Stack(Model):
         return self
 
     @property
+    def is_attested(self) -> bool:
+        """False for a running server that is only measured."""
+        return self.data.fs.attested
+
+    @property
     def volumes(self) -> dict[str, Volume]:
         """All volumes by role: `data`, `wal`, `tablespace.NAME`; in a cluster also `standby1.data`, `archive`, ..."""
         return {**self.own_volumes, **self._volumes_of_others}

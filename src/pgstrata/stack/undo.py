@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Undo(BaseModel):
@@ -91,6 +91,17 @@ class RemoveServerMemory(Undo):
     kind: Literal["remove_server_memory"] = "remove_server_memory"
     user: str
     data_directory: str
+
+
+class DropDatabase(Undo):
+    """Drop the database of a trial on a running server. `client` is psql on the host, `uri` an address of the server
+    without a password, `env` where libpq finds its files."""
+
+    kind: Literal["drop_database"] = "drop_database"
+    client: str
+    uri: str
+    database: str = Field(pattern=r"^pgstrata_[0-9a-f]{20}$")
+    env: tuple[tuple[str, str], ...] = ()
 
 
 class GiveBackSetting(Undo):

@@ -20,6 +20,8 @@ BY_HAND = "the journal was changed: undo by hand what it names, and remove it"
 
 UNMOUNT_TIMEOUT_S = 600.0
 """Unmounting writes everything back that is still in memory."""
+DROP_TIMEOUT_S = 600.0
+"""Dropping a database removes its files and waits for a checkpoint."""
 
 _COMMAND_NOT_FOUND = 127
 _DEAD_SERVER = Path(__file__).with_name("dead_server.py")
@@ -142,6 +144,17 @@ def _remove_server_memory(host: Host, undo: kinds.RemoveServerMemory) -> str:
     return f"removed {removed} of the server in {undo.data_directory}" if removed else ""
 
 
+def _drop_database(host: Host, undo: kinds.DropDatabase) -> str:
+    argv = (undo.client, "-XAtq", "--no-password", "--set=ON_ERROR_STOP=1", "--file=-", undo.uri)
+    there = f"SELECT count(*) FROM pg_database WHERE datname = '{undo.database}';"
+    found = host.run(Command(argv, stdin=there, env=undo.env, cwd="/"))
+    if found.stdout.strip() == "0":
+        return ""
+    drop = f"DROP DATABASE IF EXISTS {undo.database} WITH (FORCE);"
+    host.run(Command(argv, timeout_s=DROP_TIMEOUT_S, stdin=drop, env=undo.env, cwd="/"))
+    return f"dropped database {undo.database}"
+
+
 def _give_back_setting(host: Host, undo: kinds.GiveBackSetting) -> str:
     return give_back(host, undo.trial, undo.group)
 
@@ -180,6 +193,7 @@ RUNS: dict[str, tuple[type[kinds.Undo], Callable[[Host, Any], str]]] = {
         (kinds.RemoveEmptyFolder, _remove_empty_folder),
         (kinds.WipeDevice, _wipe_device),
         (kinds.RemoveServerMemory, _remove_server_memory),
+        (kinds.DropDatabase, _drop_database),
         (kinds.GiveBackSetting, _give_back_setting),
     )
 }

@@ -19,7 +19,8 @@ class Target:
     server: str
     """The directory of its socket, or its address."""
     port: int
-    os_user: str
+    os_user: str | None
+    """The OS user of the clients; None for the caller."""
     superuser: str = "postgres"
     database: str = "postgres"
     marker: str = ""
@@ -27,6 +28,10 @@ class Target:
     """The same command on the node that the load runs on, where that is not the server's."""
     passfile: str = ""
     """With the superuser's password, where the server asks for one."""
+    uri: str = ""
+    """The address of a database of a running server, instead of server, port, superuser and database."""
+    env: tuple[tuple[str, str], ...] = ()
+    """Further environment of the clients: where libpq finds its files."""
 
     def client(self, program: str, *options: str, timeout_s: float, stdin: str = "") -> Command:
         """Return a command of pgbench or psql, connected to the database."""
@@ -35,7 +40,7 @@ class Target:
             "--port", str(self.port),
             "--username", self.superuser,
         )  # fmt: skip
-        argv = (f"{self.programs}/{program}", *connection, *options, self.database)
+        argv = (f"{self.programs}/{program}", *(() if self.uri else connection), *options, self.uri or self.database)
         return self.command(argv, timeout_s=timeout_s, stdin=stdin)
 
     def psql(self, text: str, *options: str, timeout_s: float) -> Command:
@@ -58,7 +63,7 @@ class Target:
             timeout_s=timeout_s,
             stdin=stdin,
             user=self.os_user,
-            env=(*marked(self.marker), *password, *env),
+            env=(*marked(self.marker), *password, *self.env, *env),
             cwd="/",
         )
         return self.enter(command) if self.enter is not None else command

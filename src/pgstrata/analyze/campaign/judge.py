@@ -47,6 +47,7 @@ from pgstrata.analyze.stats.screen import rank
 from pgstrata.analyze.why.account import explain
 from pgstrata.analyze.why.use import disk_findings, node_findings, script_findings
 from pgstrata.record.reader import CampaignData, without_collection
+from pgstrata.spec.layers.server import NOT_ATTESTED
 from pgstrata.spec.notation.stack import render_stack
 from pgstrata.spec.workload import Cell
 
@@ -194,6 +195,8 @@ class _JudgedCell:
             yield "imported"
         if self.evidence.emulated and runs:
             yield "functional only"
+        if runs and not runs[0].trial.stack.is_attested:
+            yield NOT_ATTESTED
         counts = [r.data.result.checkpoints for r in runs if r.data.result.checkpoints is not None]
         if counts and min(counts) < 1:
             yield "checkpoint cost not included"

@@ -27,6 +27,7 @@ from pgstrata.spec.printable import summarise_names
 
 if TYPE_CHECKING:
     from pgstrata.analyze.campaign.gate import Condition
+    from pgstrata.record.schema import PlannedRecord
     from pgstrata.spec.campaign import Campaign, Slices, Trial
     from pgstrata.spec.stack import Stack
     from pgstrata.stack.plan import StackPlan
@@ -69,7 +70,9 @@ def show_plan(
     stack or metric that the campaign does not have."""
     from pgstrata.cli.hosts import connected_far, inspection_host
     from pgstrata.cli.overrides import require_conditions
+    from pgstrata.spec.campaign import measures_servers
     from pgstrata.spec.hosts.lab import LAB
+    from pgstrata.trial.servers import servers_site
     from pgstrata.trial.survey.remote_nodes import add_remote_nodes
     from pgstrata.trial.survey.survey import REMOTE_SCRATCH, survey
 
@@ -80,7 +83,10 @@ def show_plan(
     if campaign.host == LAB and campaign.scratch is None:
         campaign = campaign.model_copy(update={"scratch": REMOTE_SCRATCH})
     with inspection_host(campaign) as found, connected_far(campaign) as far:
-        site = add_remote_nodes(survey(found, campaign, out), far, out)
+        if measures_servers(campaign):
+            site = servers_site(found, campaign, out)
+        else:
+            site = add_remote_nodes(survey(found, campaign, out), far, out)
         value = _describe(campaign, site, conditions)
     if json:
         print_json(value)
@@ -122,12 +128,14 @@ _OVER_HOSTS = (
 
 def _describe(campaign: Campaign, site: Site, conditions: Sequence[Condition] = ()) -> dict[str, Any]:
     from pgstrata.cli.forecasting import forecast, gate_warnings, power_cuts_on
+    from pgstrata.spec.campaign import measures_servers
     from pgstrata.spec.expand import block_trials
     from pgstrata.spec.hosts.lab import LAB
     from pgstrata.spec.side_by_side import planned_slices
     from pgstrata.trial.survey.estimate import NOTHING, estimate_stages, estimate_trial
     from pgstrata.trial.survey.remote_nodes import far_notices
 
+    servers = measures_servers(campaign)
     preflight, lacking, no_slices = _preflight(site)
     built = _without(campaign, {*lacking, *site.unserved})
     names = tuple(s.name for s in campaign.stacks if s.name not in site.unserved)  # others have no program to show
@@ -151,7 +159,7 @@ def _describe(campaign: Campaign, site: Site, conditions: Sequence[Condition] = 
         "built": [s.name for s in built.stacks],
         "first_block_s": sum(estimates[t.id].duration_s for t in counted if t.block == 0),
         "stages": [{"stage": s.stage, "trials": s.trials, "duration_s": s.estimate.duration_s} for s in stages],
-        "host_wide": _host_wide(campaign, site, [t for t in trials if t.block == 0]),
+        "host_wide": [] if servers else _host_wide(campaign, site, [t for t in trials if t.block == 0]),
         "left_out": {name: dict(given.left_out) for name, given in site.given_conf.items() if given.left_out},
         **preflight,
         "notes": [
@@ -159,12 +167,12 @@ def _describe(campaign: Campaign, site: Site, conditions: Sequence[Condition] = 
             *_layout_notes(campaign, slices, no_slices),
             *_media_notes(campaign),
             *far_notices(site),
-            *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes}),
+            *sorted({n for t in trials if t.block == 0 and not servers for n in _plan_of(site, t).notes}),
         ],
         "power_cuts": list(power_cuts_on(site.host, campaign)),
         "forecast": list(forecast(built, [estimates[t.id] for t in counted])),
         "gate": list(gate_warnings(built, conditions)),
-        "trials": list(_describe_trials(site, trials, estimates)),
+        "trials": list(_describe_trials(trials, estimates, (_server_programs if servers else _programs)(site, trials))),
     }
 
 
@@ -212,7 +220,9 @@ def _preflight(site: Site) -> tuple[dict[str, Any], frozenset[str], str]:
     """Return the refusal of `run`, the stacks that it would leave out, in words and by name, and why this host cannot
     have slices; not known of a machine that is not there yet."""
     from pgstrata.errors import PreflightError
+    from pgstrata.spec.campaign import measures_servers
     from pgstrata.spec.hosts.lab import LAB
+    from pgstrata.trial.servers import require_servers
     from pgstrata.trial.survey.preflight import asking_user, check_servers, render_unsupported, require_some
     from pgstrata.trial.survey.remote_nodes import run_preflights
     from pgstrata.trial.survey.side_by_side import choose_slices
@@ -220,6 +230,9 @@ def _preflight(site: Site) -> tuple[dict[str, Any], frozenset[str], str]:
     if site.campaign.host == LAB:
         return {"refused": None, "unsupported": []}, frozenset(), ""
     try:
+        if measures_servers(site.campaign):
+            require_servers(site)
+            return {"refused": None, "unsupported": []}, frozenset(), ""
         found = run_preflights(site)
         lacking = {u.stack for u in found.unsupported}
         others = [s.name for s in site.campaign.stacks if s.name not in lacking]
@@ -265,8 +278,8 @@ def _plan_of(site: Site, trial: Trial) -> Any:
     return plan_stack(site.campaign.stack(trial.stack), site.context(trial))
 
 
-def _describe_trials(site: Site, trials: list[Trial], estimates: Mapping[str, Expected]) -> Iterator[dict[str, Any]]:
-    """The program of every trial, as it will be when those before it have ended well."""
+def _programs(site: Site, trials: list[Trial]) -> Iterator[PlannedRecord]:
+    """Yield the program of every trial, as it will be when those before it have ended well."""
     from pgstrata.trial.program import make_program
     from pgstrata.trial.steps.load import Present
     from pgstrata.trial.survey.survey import planned_site
@@ -279,6 +292,21 @@ def _describe_trials(site: Site, trials: list[Trial], estimates: Mapping[str, Ex
         golden |= program.keeps
         if trial.load == "keep":
             kept[trial.stack, trial.scale] = program.stack_plan
+        yield program.planned
+
+
+def _server_programs(site: Site, trials: list[Trial]) -> Iterator[PlannedRecord]:
+    """Yield the program of every trial on a running server; its run gives the database another random name."""
+    from pgstrata.trial.servers import planned_record, planned_trial, server_steps
+
+    for setup in (planned_trial(site, trial) for trial in trials):
+        yield planned_record(setup, server_steps(setup))
+
+
+def _describe_trials(
+    trials: list[Trial], estimates: Mapping[str, Expected], programs: Iterator[PlannedRecord]
+) -> Iterator[dict[str, Any]]:
+    for trial, planned in zip(trials, programs, strict=True):
         estimate = estimates[trial.id]
         yield {
             "id": trial.id,
@@ -288,7 +316,7 @@ def _describe_trials(site: Site, trials: list[Trial], estimates: Mapping[str, Ex
             "load": trial.load,
             "written_bytes": estimate.written_bytes,
             "duration_s": estimate.duration_s,
-            "steps": [step.model_dump() for step in program.planned.steps],
+            "steps": [step.model_dump() for step in planned.steps],
         }
 
 

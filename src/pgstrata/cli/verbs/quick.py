@@ -70,6 +70,15 @@ Erase = Annotated[
     list[str] | None,
     typer.Option("--erase", metavar="ID", help="A disk whose content may be destroyed.", show_default=False),
 ]
+OnServers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on-server",
+        metavar="HOST",
+        help="A running server (server:postgresql://...) on which databases may be made; repeatable.",
+        show_default=False,
+    ),
+]
 Media = Annotated[
     str | None,
     typer.Option(
@@ -123,6 +132,7 @@ def quick(
     scratch: ScratchDirectory = None,
     device: Disks = None,
     erase: Erase = None,
+    on_server: OnServers = None,
     media: Media = None,
     seed: Seed = 1,
     margin: Margin = "2%",
@@ -153,6 +163,7 @@ def quick(
         scratch=str(scratch.resolve()) if scratch else None,
         devices=device or (),
         erase=erase or (),
+        on_servers=on_server or (),
         media=media,
         seed=seed,
         host=host,

@@ -130,6 +130,7 @@ def _open_stack(definitions: dict[str, Any]) -> None:
         "tablespaces": {"type": "object", "additionalProperties": volume},
         "inherits": {"type": "string", "description": "take over another stack and change something"},
         "stack": {"type": "string", "description": "short notation to start from"},
+        "server": {"type": "string", "description": "postgresql://..., a running server that is only measured"},
         **{k: definitions["Volume"]["properties"][k] for k in ("device", "layers", "fs")},
     }
     topology, standby = definitions["Topology"]["properties"], definitions["Standby"]["properties"]

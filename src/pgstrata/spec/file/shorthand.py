@@ -14,7 +14,7 @@ from pgstrata.spec.file.tree import Marked, MarkedList, mark, merge, problem_at
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 from pgstrata.spec.notation.stack import parse_stack_mapping, parse_volume_mapping
 
-OF_DATA = ("device", "layers", "fs")
+OF_DATA = ("device", "layers", "fs", "server")
 STACK_WORDS = ("inherits", "stack", *OF_DATA)
 
 
@@ -104,6 +104,8 @@ def _expand_volume(value: Any, line: int, path: Location) -> Any:
             full.put(key, _expand_layers(item, at, where, counts), at)
         elif key == "device":
             full.put(key, expand_device(item, at, where), at)
+        elif key == "server":
+            full.put("fs", mark({"kind": key, "uri": item}, at), at)
         else:
             full.put(key, item, at)
     if counts:

@@ -319,6 +319,8 @@ class Filesystem(Kind):
     """True if a power loss erases it."""
     one_server: ClassVar[bool] = False
     """True if one server of the host serves all volumes of this kind."""
+    attested: ClassVar[bool] = True
+    """False for what is only measured: neither built nor compared with its specification."""
 
     @classmethod
     def takes_device(cls, asked: Mapping[str, Any]) -> bool:

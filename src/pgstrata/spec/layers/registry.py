@@ -17,6 +17,7 @@ from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.server import RunningServer
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.layers.zfs import Zfs
@@ -24,7 +25,7 @@ from pgstrata.spec.layers.zvol import Zvol
 
 DEVICES: tuple[type[Device], ...] = (LoopDevice, DiskDevice, MediaDevice)
 LAYERS: tuple[type[BlockLayer], ...] = (Lvm, Md, Luks, Zvol)
-FILESYSTEMS: tuple[type[Filesystem], ...] = (Ext4, Xfs, Btrfs, Zfs, Tmpfs, Nfs, Existing, Imported)
+FILESYSTEMS: tuple[type[Filesystem], ...] = (Ext4, Xfs, Btrfs, Zfs, Tmpfs, Nfs, Existing, RunningServer, Imported)
 
 
 def register_kinds() -> None:

@@ -67,7 +67,7 @@ def _of_whole_run(context: TrialContext, cell: Cell, run: CellRun, raw: Path) ->
     context.recorder.series(cell.id, "progress", found.progress)
     duration_s = found.result["duration_s"]
     checkpoints = write_probe_series(context, cell.id, raw, run.began_epoch_s, duration_s)
-    result = _result(cell, run, found, checkpoints)
+    result = cell_result(cell, run, found, checkpoints)
     return result.model_copy(update={"nodes": read_node_use(context, raw, run)})
 
 
@@ -82,7 +82,7 @@ def _of_slices(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> Ce
     last_s = run.slices[-1].began_epoch_s - run.began_epoch_s + run.slices[-1].measured_s
     began = checkpoint_rows(context.server.read_log(), run.began_epoch_s)
     checkpoints = sum(0 <= row["start_t_s"] <= last_s for row in began)
-    result = _result(cell, run, found, checkpoints)
+    result = cell_result(cell, run, found, checkpoints)
     scripts = tuple(one.model_copy(update={"tps": one.transactions / seconds}) for one in result.scripts)
     tps = result.transactions / seconds
     changes = {"tps": tps, "scripts": scripts, "slices": tuple(run.slices)}
@@ -170,7 +170,8 @@ def _fetch_logs(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> l
     return [raw / name for name in names]
 
 
-def _result(cell: Cell, run: CellRun, found: ToolRun, checkpoints: int) -> CellResult:
+def cell_result(cell: Cell, run: CellRun, found: ToolRun, checkpoints: int | None) -> CellResult:
+    """Return the record of a run; without a count of checkpoints where nobody counted."""
     named = {name: value for name, value in found.figures.items() if name in CellResult.model_fields}
     return CellResult.model_validate(
         {
