@@ -50,7 +50,7 @@ from pgstrata.trial.outcome import TrialOutcome
 from pgstrata.trial.scheduling import OneByOne
 from pgstrata.trial.standing import report_left, standing
 from pgstrata.trial.steps.collect import cell_result, run_outputs
-from pgstrata.trial.steps.warmup import warmup_settled
+from pgstrata.trial.steps.measure import warmup_settled
 from pgstrata.trial.survey.host_survey import Site, site_token
 from pgstrata.trial.undo_errors import forget_undo_errors
 from pgstrata.workload.driver import DataRequest, LoadDriver, RunOutput, RunRequest, driver_of
