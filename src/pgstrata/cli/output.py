@@ -44,7 +44,8 @@ ScratchDirectory = Annotated[
     Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)
 ]
 OtherHost = Annotated[
-    str | None, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab; instead of the file's.")
+    str | None,
+    typer.Option("--host", help="local, ssh://[user@]host[:port], exec:... or lab; instead of the file's."),
 ]
 OnCluster = Annotated[
     str | None,

@@ -164,7 +164,10 @@ class Campaign(Model):
     note: str = Field("", description="free text")
     study: str | None = Field(None, description="the published study that this repeats; see `pgstrata studies`")
     seed: int = Field(1, ge=0, lt=2**31, description="of every random choice")
-    host: str = Field("local", description="local, ssh://[user@]host[:port], lab, or lab/NAME (one that is up)")
+    host: str = Field(
+        "local",
+        description="local, ssh://[user@]host[:port], exec:podman exec -i NAME, lab, or lab/NAME (one that is up)",
+    )
     hosts: tuple[str, ...] = Field(
         (),
         max_length=MOST_HOSTS,

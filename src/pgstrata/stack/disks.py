@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -85,7 +86,7 @@ def render_disks(host: str, disks: Sequence[Disk]) -> tuple[str, ...]:
     return (
         f"disks of {host} (in a stack: disk(ID)/ext4, for quick: --device ID):",
         *(f"  {_line(disk)}" for disk in ordered[:MOST_LISTED]),
-        *([f"  and {more} more: pgstrata doctor --host {host}"] if more > 0 else []),
+        *([f"  and {more} more: pgstrata doctor --host {shlex.quote(host)}"] if more > 0 else []),
     )
 
 

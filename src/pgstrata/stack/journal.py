@@ -8,6 +8,7 @@ leaves a running trial alone, and undoes one whose owner was killed or lost with
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class Journal:
         except FileExistsError:
             raise PreflightError(
                 f"trial {self._trial_id} was left half-done on {self._host.name}",
-                hint=f"pgstrata clean --host {self._host.name}",
+                hint=f"pgstrata clean --host {shlex.quote(self._host.name)}",
             ) from None
 
     @classmethod

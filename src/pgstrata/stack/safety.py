@@ -152,9 +152,10 @@ def carried(host: Host, node: str, device: OpenDevice) -> tuple[Signature, ...]:
 def _refuse(host: Host, state: DeviceState, erase: tuple[str, ...]) -> None:
     """A device that is in use is always refused; one that carries anything unless exactly this id is in `erase`."""
     if state.in_use:
+        listing = f"pgstrata doctor --host {shlex.quote(host.name)}"
         raise PreflightError(
             f"device {state.id} ({state.node}) on {host.name} is in use: {'; '.join(state.in_use)}",
-            hint=f"name another device (pgstrata doctor --host {host.name} lists them), or free this one first",
+            hint=f"name another device ({listing} lists them), or free this one first",
         )
     if state.carries and state.id not in erase:
         raise PreflightError(
@@ -220,7 +221,7 @@ def _find(host: Host, device: DeviceId) -> str:
         found = f"{len(nodes)} devices" if len(nodes) > 1 else "no block device"
         raise PreflightError(
             f"{device.text} leads to {found} on {host.name}",
-            hint=f"pgstrata doctor --host {host.name} lists the disks with the ids to paste",
+            hint=f"pgstrata doctor --host {shlex.quote(host.name)} lists the disks with the ids to paste",
         )
     return nodes[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,9 +85,10 @@ def _remove_from_export(host: Host, undo: kinds.RemovePath) -> str:
     folder, name = undo.path.rsplit("/", 1)
     if mount_at(host, folder) is not None:
         return _remove_path(host, undo)
+    again = f"pgstrata clean --host {shlex.quote(host.name)}"
     raise PgstrataError(
         f"{name} may still lie in {undo.mount_source}, which is not mounted since the host was started anew",
-        hint=f"mkdir --parents {folder}; mount {undo.mount_source} {folder}; pgstrata clean --host {host.name}",
+        hint=f"mkdir --parents {folder}; mount {undo.mount_source} {folder}; {again}",
     )
 
 

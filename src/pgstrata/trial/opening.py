@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
@@ -218,7 +219,7 @@ def refuse_leftovers(site: Site) -> None:
     if own:
         raise PreflightError(
             f"an earlier run of this campaign could not be undone on {site.host.name}: {folder}/{own[0]}",
-            hint=f"pgstrata clean --host {site.host.name}",
+            hint=f"pgstrata clean --host {shlex.quote(site.host.name)}",
         )
 
 

@@ -15,7 +15,7 @@ from pgstrata.host.agent.files import Files
 from pgstrata.host.agent.operations import OPERATIONS
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
-from pgstrata.host.ssh import PYTHON_WANTED
+from pgstrata.host.remote import PYTHON_WANTED
 
 FOLDER = Path(source.__file__).parent
 MODULES = [path for path in FOLDER.glob("*.py") if path.name != "__init__.py"]

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 def clean(
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", help="local, ssh://[user@]host[:port] or lab. Repeatable.", show_default="local"),
+        typer.Option(
+            "--host", help="local, ssh://[user@]host[:port], exec:... or lab. Repeatable.", show_default="local"
+        ),
     ] = None,
     json: JsonFlag = False,
 ) -> None:

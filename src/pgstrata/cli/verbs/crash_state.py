@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +27,10 @@ StateName = Annotated[
 ]
 Scratch = Annotated[Path, typer.Option("--scratch", metavar="DIR", help="Folder for the unpacked event log.")]
 WhereHost = Annotated[
-    str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab/NAME: one whose kernel has every layer.")
+    str,
+    typer.Option(
+        "--host", help="local, ssh://[user@]host[:port], exec:... or lab/NAME: one whose kernel has every layer."
+    ),
 ]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Allow a state recorded by someone else: its settings and functions run here.")
@@ -112,7 +116,7 @@ def _show(state: str, found: Replayed, where: str, *, json: bool) -> None:
     if found.start:
         print_text(f"or start its server: {found.start}")
         print_text(f"and look at it: {found.look}")
-    print_text("take it away: pgstrata clean" + ("" if where == "local" else f" --host {where}"))
+    print_text("take it away: pgstrata clean" + ("" if where == "local" else f" --host {shlex.quote(where)}"))
 
 
 def _on(where: str) -> str:

@@ -46,7 +46,9 @@ def _with_media(found: Diagnosis, host: Host, scratch: str) -> Diagnosis:
 
 
 def doctor(
-    host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab/NAME.")] = "local",
+    host: Annotated[
+        str, typer.Option("--host", help="local, ssh://[user@]host[:port], exec:... or lab/NAME.")
+    ] = "local",
     scratch: Annotated[str, typer.Option("--scratch", metavar="DIR", help="Folder for loop files.")] = "/var/tmp",
     fetch_postgres: Annotated[
         int | None,

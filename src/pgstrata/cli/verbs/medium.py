@@ -22,7 +22,9 @@ def medium(
         list[str] | None,
         typer.Argument(metavar="PLACE", help="Folders or block devices; by default /var/tmp.", show_default=False),
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab/NAME.")] = "local",
+    host: Annotated[
+        str, typer.Option("--host", help="local, ssh://[user@]host[:port], exec:... or lab/NAME.")
+    ] = "local",
     seconds: Annotated[
         float,
         typer.Option(

@@ -265,7 +265,7 @@ def _media_notes(campaign: Campaign) -> list[str]:
     models = dict.fromkeys(device.model for device in media_of(campaign) if device.model != UNTIMED)
     if not models:
         return []
-    where = "" if campaign.host == "local" else f" --host {campaign.host}"
+    where = "" if campaign.host == "local" else f" --host {shlex.quote(campaign.host)}"
     by = "run" if campaign.host == LAB else f"pgstrata doctor{where} --media"
     return [
         f"whether the host can give modelled media ({', '.join(models)}) is not checked by `plan`; {by} measures it"

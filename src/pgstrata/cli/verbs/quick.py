@@ -88,7 +88,7 @@ Media = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the order of runs and of pgbench.")]
 Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
 Aa = Annotated[bool, typer.Option("--aa", help="Run the first stack under two names, as a check.")]
-OnHost = Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")]
+OnHost = Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port], exec:... or lab.")]
 Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Also cut power: a short crash trial of each stack.")]
 PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the plan and change nothing.")]
 

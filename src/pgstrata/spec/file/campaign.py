@@ -34,6 +34,7 @@ from pgstrata.spec.file.tree import (
     read_tree,
     render_problem,
 )
+from pgstrata.spec.hosts.exec_target import EXEC, exec_problem
 from pgstrata.spec.hosts.inventory import InventoryHosts
 from pgstrata.spec.layers.imported import Imported
 from pgstrata.spec.server_settings import stack_setting_problems
@@ -168,6 +169,8 @@ class _Loader:
             return None
         problems, workload = resolve_workload_files(campaign.workload, self.file.parent)
         wrong, lab = resolve_lab_files(campaign.lab, self.file.parent)
+        hosts = [(("host",), campaign.host), *((("hosts", index), host) for index, host in enumerate(campaign.hosts))]
+        wrong += [Problem(at, text) for at, host in hosts if host.startswith(EXEC) and (text := exec_problem(host))]
         for problem in (*problems, *wrong):
             self._note(line_of(self.tree, problem.location), problem)
         return campaign.model_copy(update={"workload": workload, "lab": lab})
