@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.analyze.campaign.metrics import primary_value
+from pgstrata.host.capabilities import program_path
 from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import discover
 from pgstrata.record.reader import read
@@ -105,6 +106,58 @@ FILL = "psql -qXc 'CREATE TABLE sold AS SELECT n FROM generate_series(1, {scale}
 SELL = "UPDATE sold SET n = n + 1 WHERE n % 2 = 0"
 
 
+@pytest.mark.skipif(program_path(LocalHost(), "sysbench") is None, reason="sysbench is not installed")
+def test_sysbench_loads_and_runs(place: Path) -> None:
+    workload = {"driver": "sysbench", "clients": 2, "duration": 1}
+    assert run(place, campaign(stack("memory", "tmpfs"), workload=workload)).counts == {"ok": 1}
+    (trial,) = read(place / "out").trials
+    assert trial.load is not None
+    assert list(trial.load.phases_s) == ["prepare", "vacuum"]
+    (cell,) = trial.cells
+    assert cell.result.tps is not None
+    assert cell.result.transactions > 10
+    assert cell.result.percentiles_ms["p99"] > 0
+
+
+GO_TPC = """#!/bin/sh
+# go-tpc in small: $2 is the verb, what it prints is recorded.
+test "$6" = 127.0.0.1 && test "$(stat -c %a "$PGPASSFILE")" = 600 || exit 9
+export PGHOST=$6 PGPORT=$8 PGUSER=${10} PGDATABASE=${12}
+case $2 in
+prepare) psql -qXwc 'CREATE TABLE seen AS SELECT inet_server_addr()' ;;
+check) for n in 1 2 3 4 5 6 7 8 9 10 12; do echo "begin to check warehouse 1 at condition 3.3.2.$n"; done
+    echo Finished ;;
+run) psql -qXwc 'UPDATE seen SET inet_server_addr = inet_server_addr()'; cat <<'END'
+OUTPUT
+END
+esac
+"""
+RECORDED = (Path(__file__).parents[1] / "fixtures" / "importers" / "go-tpc" / "tpcc-1.0.12.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (RECORDED, ""),
+        (f"execute run failed, err pq: broken\n{RECORDED}", "execute run failed, err pq: broken"),
+    ],
+    ids=["whole", "a worker is lost"],
+)
+def test_go_tpc_connects_by_tcp_and_its_words_count(place: Path, output: str, reason: str) -> None:
+    toy = place / "go-tpc"
+    toy.write_text(GO_TPC.replace("OUTPUT", output))
+    toy.chmod(0o755)
+    workload = {"driver": {"kind": "go-tpc", "program": str(toy)}, "clients": 2, "duration": 1}
+    counts = run(place, campaign(stack("memory", "tmpfs"), workload=workload)).counts
+    (trial,) = read(place / "out").trials
+    if reason:
+        assert counts == {"failed": 1}
+        assert reason in trial.verdict.reason
+    else:
+        assert counts == {"ok": 1}, trial.verdict.reason
+        assert primary_value(trial, trial.cells[0], "tpmc") == 12075.4
+
+
 def program(run: str, **more: object) -> dict[str, object]:
     result = {"metric": "orders_per_s", "last_line": True}
     driver = {"prepare": ["sh", "-c", FILL], "run": ["sh", "-c", run], "result": result, **more}
@@ -112,16 +165,19 @@ def program(run: str, **more: object) -> dict[str, object]:
 
 
 def test_a_program_loads_runs_and_is_checked_as_an_unprivileged_user(place: Path) -> None:
-    run_it = f"psql -qXc '{SELL}' >/dev/null && id -u && psql -qXAtc 'SELECT count(*) FROM sold'"
+    by_tcp = "psql -qXAtwc 'SELECT inet_server_addr()' && stat -c %a {passfile}"
+    run_it = f"psql -qXwc '{SELL}' >/dev/null && id -u && {by_tcp} && psql -qXAtwc 'SELECT count(*) FROM sold'"
     verify = ["sh", "-c", "test $(psql -qXAtc 'SELECT count(*) FROM sold') = 1000 && test $(id -u) != 0"]
-    asked = campaign(stack("memory", "tmpfs"), workload=program(run_it, check=verify), blocks=2)
+    asked = campaign(stack("memory", "tmpfs"), workload=program(run_it, check=verify, tcp=True), blocks=2)
     assert run(place, asked).counts == {"ok": 2}
     data = read(place / "out")
     assert [trial.load.how for trial in data.trials if trial.load] == ["fresh", "copy"]
     for trial in data.trials:
         (cell,) = trial.cells
         assert primary_value(trial, cell, data.campaign.goal.primary) == 1000.0
-        assert (place / "out" / cell.folder / "raw" / "program.out").read_text().split()[0] != "0"
+        found = (place / "out" / cell.folder / "raw" / "program.out").read_text().split()
+        assert found[0] != "0"
+        assert found[1:3] == ["127.0.0.1", "600"]
 
 
 @pytest.mark.parametrize(

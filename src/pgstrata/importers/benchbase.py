@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import UsageError
-from pgstrata.importers.source import number, read_json, read_text, whole
+from pgstrata.importers.source import read_json, read_text
 from pgstrata.importers.tool import Importer, ToolFile
-from pgstrata.workload.tool_run import Row, ToolRun
+from pgstrata.workload.tool_run import Row, ToolRun, number, whole
 
 _THROUGHPUT, _GOODPUT = "Throughput (requests/second)", "Goodput (requests/second)"
 _RAW = (

@@ -18,9 +18,9 @@ from typing import Any
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.pgbench_text import pgbench_runs
-from pgstrata.importers.source import number, read_json, read_text, whole
+from pgstrata.importers.source import read_json, read_text
 from pgstrata.importers.tool import Importer, ToolFile
-from pgstrata.workload.tool_run import ToolRun
+from pgstrata.workload.tool_run import ToolRun, number, whole
 
 _AXES = ("testcase", "parameters", "machine", "rootfs", "kconfig", "compiler", "commit")
 _STACK = _AXES[2:]

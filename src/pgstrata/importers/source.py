@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import math
 import re
 import zlib
 from pathlib import Path
@@ -60,20 +59,3 @@ def read_json(path: Path, text: str, what: str, hint: str) -> Any:
         return parse_json(text.lstrip("\ufeff").encode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {what}: {error}", hint=hint) from None
-
-
-def number(value: Any) -> float | None:
-    """Return a finite number, which may be written as text; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        found = float(value)
-    except ValueError:
-        return None
-    return found if math.isfinite(found) else None
-
-
-def whole(value: Any) -> int:
-    """Return a count; 0 if it is no whole number that is positive."""
-    found = number(value)
-    return int(found) if found is not None and 0 < found < 1e15 and found == int(found) else 0

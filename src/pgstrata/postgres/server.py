@@ -105,14 +105,15 @@ SELECT pg_walfile_name(pg_current_wal_insert_lsn()) AS name,
 
 @dataclass(frozen=True)
 class Listening:
-    """Place where a server listens beside its socket: an address of a network namespace that it runs in.
+    """Place where a server listens beside its socket: an address of a network namespace that it runs in, or a loopback
+    address of the host's.
 
     `hba` are the lines of those that may come by it.
     """
 
     address: str
     enter: Callable[[Command], Command]
-    """The same command in that namespace."""
+    """The same command where that address is."""
     hba: tuple[str, ...]
 
 

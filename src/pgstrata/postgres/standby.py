@@ -23,6 +23,7 @@ PRIMARY_PASSFILE = "passfile.driver"
 STANDBY_PASSFILE = "passfile"
 MARK_TABLE = "pgstrata_mark"
 """In the database `postgres`: one number that is raised on the primary and read on standbys."""
+PASSWORD_BYTES, SALT_BYTES = 24, 16
 SCRAM_ITERATIONS = 4096
 """PostgreSQL's default."""
 BACKUP_TIMEOUT_S = 6 * 3600.0
@@ -69,9 +70,14 @@ def scram_verifier(password: str, salt: bytes, iterations: int = SCRAM_ITERATION
 def render_roles(superuser: str, standby: str, slots: Sequence[str]) -> str:
     """The statements that let nodes in, by their verifiers, and keep WAL for the standbys."""
     return (
-        f"{LOCAL}ALTER ROLE {SUPERUSER} PASSWORD '{superuser}';\n"
+        f"{render_superuser(superuser)}"
         f"CREATE ROLE {STANDBY_ROLE} LOGIN REPLICATION PASSWORD '{standby}';\n{render_slots(slots)}"
     )
+
+
+def render_superuser(verifier: str) -> str:
+    """The statement that gives the superuser a password, by its verifier."""
+    return f"{LOCAL}ALTER ROLE {SUPERUSER} PASSWORD '{verifier}';\n"
 
 
 def render_slots(names: Sequence[str]) -> str:

@@ -35,6 +35,9 @@ from pgstrata.workload.target import Target
 POOLERS: Mapping[str, type[Pooler]] = {"pgpool": Pgpool, "pgbouncer": PgBouncer}
 """By name, as in `Topology.pooler`."""
 
+PORT, LOOPBACK = 5432, "127.0.0.1"
+FIRST_PORT, PORTS = 20_000, 10_000
+
 QUIET_SETTINGS: Mapping[str, str] = {"autovacuum": "off", "checkpoint_timeout": "3600"}
 """A server that stands beside others begins nothing by itself while they are measured."""
 
@@ -99,7 +102,22 @@ class TrialSetup:
 
     @property
     def target(self) -> Target:
-        """The server, as the driver reaches it to load its tables: by its socket."""
+        """The server, as the driver reaches it to load and check its tables: by its socket, or where it listens."""
+        return self._listening_target if self.workload.driver.over_tcp else self._socket_target
+
+    @property
+    def _listening_target(self) -> Target:
+        network, listening = self.plan.network, self.server.listening
+        assert listening is not None
+        return replace(
+            self._socket_target,
+            server=listening.address,
+            enter=network.link(DRIVER).enter if network else None,
+            passfile=f"{self.server.run_directory}/{PRIMARY_PASSFILE}",
+        )
+
+    @property
+    def _socket_target(self) -> Target:
         return Target(
             programs=self.server.installation.client_directory,
             major=self.server.installation.client_major,
@@ -127,17 +145,10 @@ class TrialSetup:
     @property
     def driven(self) -> Target:
         """The server, as the driver reaches it to measure; in a cluster from another node, or through the pooler."""
-        network, pooler = self.plan.network, self.pooler
-        if network is None:
+        if self.plan.network is None:
             return self.target
-        address, port = (pooler.address, pooler.port) if pooler else (network.link(PRIMARY).address, self.server.port)
-        return replace(
-            self.target,
-            server=address,
-            port=port,
-            enter=network.link(DRIVER).enter,
-            passfile=f"{self.server.run_directory}/{PRIMARY_PASSFILE}",
-        )
+        direct, pooler = self._listening_target, self.pooler
+        return replace(direct, server=pooler.address, port=pooler.port) if pooler else direct
 
     def cell_folder(self, cell: Cell) -> str:
         """Folder of a cell's output on the host until it is fetched."""
@@ -153,8 +164,13 @@ def _server(site: Site, plan: StackPlan, node: NodePlan) -> Server:
     primary, network = node.name == PRIMARY, plan.network
     own, context = site.sites[node.host], plan.context.at(node.host)
     tablespaces = plan.tablespace_directories if primary else {}
-    listening = None
-    if network is not None:
+    listening, port = None, PORT
+    if network is None and site.campaign.workload.driver.over_tcp:
+        listening, port = (
+            Listening(LOOPBACK, lambda command: command, render_access(LOOPBACK, ())),
+            loopback_port(context),
+        )
+    elif network is not None:
         link = network.link(node.name)
         nodes = tuple(other.address for other in network.links if other.node != DRIVER)
         listening = Listening(link.address, link.enter, render_access(network.link(DRIVER).address, nodes))
@@ -164,10 +180,17 @@ def _server(site: Site, plan: StackPlan, node: NodePlan) -> Server:
         own.user,
         ServerDirectories(node.data_directory, node.wal_directory, tablespaces),
         run_directory=run_directory(context) if primary else f"{trial_directory(context)}/{node.name}",
+        port=port,
         marker=context.marker,
         listening=listening,
         at=node.host,
     )
+
+
+def loopback_port(context: PlanContext) -> int:
+    """Return the port of a server that listens on a loopback address: below those that the kernel gives to clients
+    (32768 and above, tcp(7)), another one for each trial."""
+    return FIRST_PORT + int(hashlib.sha256(context.trial_id.encode()).hexdigest(), 16) % PORTS
 
 
 @dataclass

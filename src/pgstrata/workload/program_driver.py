@@ -30,6 +30,7 @@ from pgstrata.workload.tool_run import ToolRun
 PREPARE_TIMEOUT_S = 24 * 3600.0
 MOST_OUTPUT_BYTES = 64 << 20
 """Limit of one file that a program writes, its output included: beyond that the kernel ends it (RLIMIT_FSIZE)."""
+BOUNDED = ("prlimit", f"--fsize={MOST_OUTPUT_BYTES}", "--core=0")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w)")
 """A number that stands by itself: a digit within a word is none."""
 
@@ -41,7 +42,7 @@ class ProgramDriver(LoadDriver):
 
     def capabilities(self, workload: Workload) -> tuple[Capability, ...]:
         names = dict.fromkeys(words[0] for words in _commands(workload))
-        return tuple(Capability(f"driver.{name}", f"run {name}", (_executable(name),)) for name in names)
+        return tuple(Capability(f"driver.{name}", f"run {name}", (executable(name),)) for name in names)
 
     def plan_load(self, request: DataRequest) -> tuple[Command, ...]:
         asked = _asked(request.workload)
@@ -63,14 +64,13 @@ class ProgramDriver(LoadDriver):
             "folder": request.folder,
         }
         limit_s = run_timeout_s(request.duration_s, request.cell.clients)
-        bounded = ("prlimit", f"--fsize={MOST_OUTPUT_BYTES}", "--core=0")
-        return _command(request.target, _asked(request.workload).run, values, bounded, limit_s)
+        return _command(request.target, _asked(request.workload).run, values, BOUNDED, limit_s)
 
     def parse_run(self, output: RunOutput, cell: Cell) -> ToolRun:
         result = _asked(output.workload).result
         values = list(_figures(result, output.out))
         if not values:
-            raise TrialError(f"the program printed no {result.metric}: {_excerpt(output.out)}")
+            raise TrialError(f"the program printed no {result.metric}: {excerpt(output.out)}")
         return ToolRun(
             "program",
             cell.script,
@@ -89,7 +89,9 @@ def _commands(workload: Workload) -> Iterator[tuple[str, ...]]:
     yield from filter(None, (asked.prepare, asked.run, asked.check))
 
 
-def _executable(name: str) -> Need:
+def executable(name: str) -> Need:
+    """Return the need of a program by its name or path."""
+
     def missing(host: Host) -> str | None:
         there = host.status(name) is not None if "/" in name else program_path(host, name) is not None
         return None if there else f"{name} is not installed"
@@ -106,7 +108,7 @@ def _command(
 ) -> Command:
     own = {"host": target.server, "port": str(target.port), "user": target.superuser, "database": target.database}
     env = tuple((f"PG{name.upper()}", value) for name, value in own.items())
-    argv = (*before, *fill_places(words, own | values))
+    argv = (*before, *fill_places(words, own | {"passfile": target.passfile} | values))
     return target.command(argv, timeout_s=timeout_s, env=env)
 
 
@@ -123,7 +125,7 @@ def _figures(result: Result, text: str) -> Iterator[float]:
     elif result.csv is not None:
         rows = csv.DictReader(io.StringIO(text))
         if result.csv not in (rows.fieldnames or ()):
-            raise TrialError(f"the program printed no table with a column {result.csv!r}: {_excerpt(text)}")
+            raise TrialError(f"the program printed no table with a column {result.csv!r}: {excerpt(text)}")
         yield from (_finite(row[result.csv], result.csv) for row in rows)
     else:
         last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
@@ -136,7 +138,7 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise TrialError(f"the program printed no JSON ({error}): {_excerpt(text)}") from None
+        raise TrialError(f"the program printed no JSON ({error}): {excerpt(text)}") from None
 
 
 def _at(value: Any, path: str) -> Any:
@@ -144,7 +146,7 @@ def _at(value: Any, path: str) -> Any:
         try:
             value = value[int(step)] if isinstance(value, list) else value[step]
         except (KeyError, IndexError, ValueError, TypeError):
-            raise TrialError(f"the program's JSON has no {path!r}: {_excerpt(json.dumps(value))}") from None
+            raise TrialError(f"the program's JSON has no {path!r}: {excerpt(json.dumps(value))}") from None
     return value
 
 
@@ -158,5 +160,6 @@ def _finite(value: Any, where: str) -> float:
     return number
 
 
-def _excerpt(text: str) -> str:
+def excerpt(text: str) -> str:
+    """Return the beginning of an output, for messages."""
     return repr(text[:200]) if text.strip() else "an empty output"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,3 +39,20 @@ class ToolRun:
     """The reason why the run does not count; empty for a complete run."""
     messages: Sequence[str] = ()
     """Lines of server and script in between that are neither progress nor result."""
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number, which may be written as text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        found = float(value)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def whole(value: Any) -> int:
+    """Return a count; 0 if it is no whole number that is positive."""
+    found = number(value)
+    return int(found) if found is not None and 0 < found < 1e15 and found == int(found) else 0

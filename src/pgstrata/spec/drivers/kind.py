@@ -62,6 +62,11 @@ class Driver(Kind):
         return "tps"
 
     @property
+    def over_tcp(self) -> bool:
+        """True if the program cannot use the server's socket: it gets an address, a port and a password file."""
+        return False
+
+    @property
     def data(self) -> str:
         """Return a text that differs wherever the data that it loads differs, apart from its scale."""
         return self.kind

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, mo
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.model import Model
 
-PLACES = ("scale", "clients", "seconds", "seed", "host", "port", "user", "database", "folder")
+PLACES = ("scale", "clients", "seconds", "seed", "host", "port", "user", "database", "folder", "passfile")
 """Names that {NAME} in a command can stand for."""
 _PLACE = re.compile(r"\{(\w+)\}")
 
@@ -50,14 +50,15 @@ class Result(Model):
 
 class Program(Driver):
     """A program on the host, run as the server's unprivileged user; commands may hold {scale}, {clients}, {seconds},
-    {seed}, {host}, {port}, {user}, {database} and {folder}, and libpq's PG* variables are set. `driver: {run: ...}`
-    without `kind` means it."""
+    {seed}, {host}, {port}, {user}, {database}, {passfile} and {folder}, and libpq's PG* variables are set.
+    `driver: {run: ...}` without `kind` means it."""
 
     kind: Literal["program"] = "program"
     run: Words = Field(description="the run; it ends by itself after {seconds}")
     result: Result = Field(description="where its figure stands")
     prepare: Words | None = Field(None, description="loads the data into an empty database")
     check: Words | None = Field(None, description="checks the data after load and runs; any exit code but 0 fails")
+    tcp: bool = Field(False, description="connect by 127.0.0.1 and a password file ({passfile}, PGPASSFILE)")
     bytes_per_scale: ClassVar[int] = 2**30
     implied_by: ClassVar[str] = "run"
 
@@ -65,6 +66,11 @@ class Program(Driver):
     def primary(self) -> str:
         """The declared metric."""
         return self.result.metric
+
+    @property
+    def over_tcp(self) -> bool:
+        """True if it was declared so."""
+        return self.tcp
 
     @property
     def data(self) -> str:

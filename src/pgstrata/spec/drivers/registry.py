@@ -5,13 +5,15 @@ What is registered from outside the package (`workload.driver.register`) is take
 
 from __future__ import annotations
 
+from pgstrata.spec.drivers.go_tpc import GoTpc
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.drivers.pgbench import Pgbench
 from pgstrata.spec.drivers.program import Program
 from pgstrata.spec.drivers.replay import Replay
+from pgstrata.spec.drivers.sysbench import Sysbench
 from pgstrata.spec.drivers.tpcc import Tpcc
 
-DRIVERS: tuple[type[Driver], ...] = (Pgbench, Tpcc, Program, Replay)
+DRIVERS: tuple[type[Driver], ...] = (Pgbench, Tpcc, GoTpc, Sysbench, Program, Replay)
 
 
 def register_drivers() -> None:

@@ -20,7 +20,9 @@ from pgstrata.postgres.database import plan_prewarm_standby
 from pgstrata.postgres.server import LOG_TAIL_LINES, SUPERUSER, Server
 from pgstrata.postgres.standby import (
     ARCHIVER,
+    PASSWORD_BYTES,
     PRIMARY_PASSFILE,
+    SALT_BYTES,
     SENDERS,
     STANDBY_PASSFILE,
     STANDBY_ROLE,
@@ -51,8 +53,6 @@ STALLED_S = 45.0
 """Seconds that a commit may wait for standbys that are connected: longer than one holds back what it applies for a
 query (max_standby_streaming_delay, 30 s), shorter than the primary takes to give it up (wal_sender_timeout, 60 s)."""
 HANGING_HINT = "the logs of the standbys, raw/postgresql-standby1.log, say why they left"
-PASSWORD_BYTES = 24
-SALT_BYTES = 16
 
 
 def start_commands(setup: TrialSetup) -> tuple[PlannedCommand, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pgstrata.errors import PgstrataError, TrialError
 from pgstrata.probe.checkpoints import checkpoint_rows
 from pgstrata.probe.start import POSTGRES, SAMPLES
-from pgstrata.record.schema import CellResult
+from pgstrata.record.schema import PROGRESS_COLUMNS, CellResult
 from pgstrata.spec.side_by_side import has_whole_run
 from pgstrata.spec.workload import Cell
 from pgstrata.trial.context import CellRun, TrialContext, TrialSetup
@@ -18,7 +18,7 @@ from pgstrata.trial.steps import acknowledgements, pooler, stale_reads
 from pgstrata.trial.steps.node_use import read_node_use
 from pgstrata.trial.steps.probes import samples_of, write_probe_series
 from pgstrata.workload.driver import LoadDriver, RunOutput, summed
-from pgstrata.workload.tool_run import ToolRun
+from pgstrata.workload.tool_run import Row, ToolRun
 
 PROBE_OUTPUTS = (SAMPLES, "samples.err", POSTGRES, "postgres.err")
 """In the folder of a cell, opened by the caller."""
@@ -64,11 +64,16 @@ def _of_whole_run(context: TrialContext, cell: Cell, run: CellRun, raw: Path) ->
     if found.incomplete:
         raise TrialError(f"{driver.name} did not finish its run: {found.incomplete}")
     _tell_messages(context, found)
-    context.recorder.series(cell.id, "progress", found.progress)
+    context.recorder.series(cell.id, "progress", map(_whole_row, found.progress))
     duration_s = found.result["duration_s"]
     checkpoints = write_probe_series(context, cell.id, raw, run.began_epoch_s, duration_s)
     result = cell_result(cell, run, found, checkpoints)
     return result.model_copy(update={"nodes": read_node_use(context, raw, run)})
+
+
+def _whole_row(row: Row) -> Row:
+    """Return a second with all columns: a driver leaves out the last ones that it does not know."""
+    return (*row, *(None,) * (len(PROGRESS_COLUMNS) - len(row)))
 
 
 def _of_slices(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> CellResult:

@@ -37,6 +37,7 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.steps.admission import admission_steps
 from pgstrata.trial.survey.host_survey import DATABASE
 from pgstrata.workload.driver import DataRequest
 
@@ -170,6 +171,7 @@ def _fresh_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
         _initdb_step(setup, present),
         _settings_step(setup),
         Step("start the server", start, act=_start),
+        *admission_steps(setup),
         _fill_step(setup),
         Step("stop the server", _planned(*stop), act=partial(_stop, asks_oids=_asks_oids(setup, present))),
     )

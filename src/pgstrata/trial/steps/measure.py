@@ -32,6 +32,7 @@ from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import CellRun, TrialContext, TrialSetup
 from pgstrata.trial.steps import acknowledgements
 from pgstrata.trial.steps.acknowledgements import acknowledgement_steps, watched_s
+from pgstrata.trial.steps.admission import admission_steps
 from pgstrata.trial.steps.cluster import (
     attest_cluster,
     prewarm_commands,
@@ -95,6 +96,7 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
         _cold_step(setup, cell),
         *_far_cold_steps(setup, cell),
         step(f"start the server{several}", *start_commands(setup), size, act=_start, begins_turn=True),
+        *(() if setup.stack.topology else admission_steps(setup)),
         step("prewarm", plan_prewarm(server, DATABASE), *prewarm_commands(setup), act=_prewarm),
         *start_pooler_steps(setup, cell),
         *timing_steps(setup, cell, on=True),
