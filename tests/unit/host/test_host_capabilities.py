@@ -30,7 +30,10 @@ OS = {
     "rhel": 'ID="rocky"\nID_LIKE="rhel centos fedora"\n',
     "fedora": "ID=fedora\n",
     "suse": "ID=opensuse-leap\nID_LIKE=suse\n",
-    "unknown": "ID=arch\n",
+    "alpine": 'NAME="Alpine Linux"\nID=alpine\nVERSION_ID=3.20.3\n',
+    "arch": 'NAME="Arch Linux"\nID=arch\nBUILD_ID=rolling\n',
+    "manjaro": "ID=manjaro\nID_LIKE=arch\n",
+    "unknown": "ID=gentoo\n",
 }
 UNAME = ("uname", "-m")
 
@@ -56,6 +59,11 @@ def _bare(family: str, files: Mapping[str, str] | None = None, *, own_kernel: bo
         ("fedora", "fio", "dnf install fio"),
         ("suse", "fs.btrfs", "zypper install kernel-default btrfsprogs"),
         ("suse", "fio", "zypper install fio"),
+        ("alpine", "fs.btrfs", "apk add linux-lts btrfs-progs"),
+        ("alpine", "fs.zfs", "apk add zfs-lts zfs"),
+        ("alpine", "block.luks", "apk add linux-lts cryptsetup"),
+        ("arch", "fs.nfs.server", "pacman -S linux nfs-utils"),
+        ("manjaro", "fs.xfs", "pacman -S linux xfsprogs"),
         ("unknown", "fio", ""),
         ("debian", "pgpool", "apt-get install pgpool2"),
         ("rhel", "pgpool", ""),

@@ -105,7 +105,10 @@ def test_os_release() -> None:
         ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "rhel"),
         ("ID=fedora\n", "fedora"),
         ('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n', "suse"),
-        ("ID=arch\n", "unknown"),
+        ("ID=arch\n", "arch"),
+        ("ID=manjaro\nID_LIKE=arch\n", "arch"),
+        ('NAME="Alpine Linux"\nID=alpine\n', "alpine"),
+        ("ID=gentoo\n", "unknown"),
         ("", "unknown"),
     ],
 )

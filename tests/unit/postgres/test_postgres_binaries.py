@@ -44,6 +44,23 @@ def host(*trees: str) -> FakeHost:
     return FakeHost(files=files, answer=answer)
 
 
+@pytest.mark.parametrize(
+    "place", ["/usr/pgsql-16/bin", "/usr/lib/postgresql16/bin", "/usr/libexec/postgresql16", "/usr/local/pgsql/bin"]
+)
+def test_layouts_of_distributions(place: str) -> None:
+    """Programs of the PGDG, SUSE, Alpine and own builds are found, and only these."""
+    names = ("postgres", "initdb", "pg_ctl", "psql", "pgbench")
+
+    def said(command: Command) -> Completed | None:
+        if command.argv == (f"{place}/postgres", "--version"):
+            return completed(command.argv, "postgres (PostgreSQL) 16.4\n")
+        return answer(command)
+
+    files = {f"{place}/{name}": "" for name in names} | {"/usr/libexec/postgresql-check-db-dir": ""}
+    (found,) = discover(FakeHost(files=files, answer=said))
+    assert (found.bin_directory, found.major, found.source) == (place, 16, "system")
+
+
 def test_discovery_asks_every_tree() -> None:
     found = discover(host(*VERSIONS), ["/t"])
     assert [(i.major, i.version, i.source) for i in found] == [

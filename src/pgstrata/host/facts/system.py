@@ -106,7 +106,7 @@ def read_huge_pages(host: Host) -> str | None:
 
 # ---------------------------------------------------------------- the distribution
 
-Family = Literal["debian", "ubuntu", "fedora", "rhel", "suse", "unknown"]
+Family = Literal["debian", "ubuntu", "fedora", "rhel", "suse", "alpine", "arch", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,8 @@ def _family(id_: str, like: str) -> Family:
         "suse": "suse",
         "opensuse": "suse",
         "sles": "suse",
+        "alpine": "alpine",
+        "arch": "arch",
     }
     # ID_LIKE goes from the closest relative to the farthest: Rocky says "rhel centos fedora".
     for name in (id_, *like.split()):

@@ -203,7 +203,7 @@ KIND = BlockLayerKind(
             "build LUKS mappings",
             (
                 kernel_has(lambda host: module_available(host, "dm-crypt"), "dm-crypt"),
-                program("cryptsetup", named("cryptsetup-bin", "cryptsetup", "cryptsetup")),
+                program("cryptsetup", named("cryptsetup-bin", "cryptsetup", "cryptsetup", "cryptsetup")),
             ),
         ),
     ),

@@ -385,7 +385,7 @@ def _remove_vg(host: Host, undo: RemoveVg) -> str:
 
 
 _THIN = "thin-provisioning-tools"
-_THIN_TOOLS = named(_THIN, "device-mapper-persistent-data", _THIN)
+_THIN_TOOLS = named(_THIN, "device-mapper-persistent-data", _THIN, _THIN)
 
 KIND = BlockLayerKind(
     Lvm,

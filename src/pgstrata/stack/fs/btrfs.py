@@ -259,7 +259,7 @@ KIND = FilesystemKind(
             "build btrfs",
             (
                 filesystem("btrfs", _MODULE, _NO_MODULE),
-                program("mkfs.btrfs", named("btrfs-progs", "btrfs-progs", "btrfsprogs")),
+                program("mkfs.btrfs", named("btrfs-progs", "btrfs-progs", "btrfsprogs", "btrfs-progs")),
             ),
         ),
     ),

@@ -342,12 +342,15 @@ KIND = FilesystemKind(
         Capability(
             "fs.nfs.client",
             "mount NFS",
-            (filesystem("nfs"), program("mount.nfs", named("nfs-common", "nfs-utils", "nfs-client"))),
+            (filesystem("nfs"), program("mount.nfs", named("nfs-common", "nfs-utils", "nfs-client", "nfs-utils"))),
         ),
         Capability(
             "fs.nfs.server",
             "export over NFS",
-            (filesystem("nfsd"), program("exportfs", named("nfs-kernel-server", "nfs-utils", "nfs-kernel-server"))),
+            (
+                filesystem("nfsd"),
+                program("exportfs", named("nfs-kernel-server", "nfs-utils", "nfs-kernel-server", "nfs-utils")),
+            ),
         ),
     ),
     kernel_problem=lambda host, fs: release_problem(host, "NFS write=", WRITE) if fs.write else "",

@@ -414,15 +414,17 @@ _MODULE: Packages = {
     "fedora": ("kernel-devel-{release}", "zfs"),
     "rhel": ("kernel-devel-{release}", "zfs"),
     "suse": ("zfs",),
+    "alpine": ("zfs-lts",),
 }
 _SOURCE: dict[Family, str] = {
     "debian": "the packages of zfs are in the component contrib",
     "fedora": "the packages of zfs are in the repository of the OpenZFS project",
     "rhel": "the packages of zfs are in the repository of the OpenZFS project",
     "suse": "the packages of zfs are in the repository filesystems",
+    "arch": "the packages of zfs are in the repository archzfs",
 }
 
-NEEDS = (filesystem("zfs", _MODULE, _SOURCE), program("zpool", named("zfsutils-linux", "zfs", "zfs")))
+NEEDS = (filesystem("zfs", _MODULE, _SOURCE), program("zpool", named("zfsutils-linux", "zfs", "zfs", "zfs")))
 
 KIND = FilesystemKind(
     Zfs,
