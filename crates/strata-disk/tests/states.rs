@@ -231,7 +231,50 @@ fn beside_many_small_writes_a_large_one_is_torn_more_often() {
     assert_eq!(torn(large + 1), 0, "one block cannot be torn");
     assert!((0..large).chain([large + 2]).all(|small| torn(small) > 0));
     let names: BTreeSet<_> = picked.iter().map(Recipe::name).collect();
-    assert_eq!(names, all.iter().map(Recipe::name).collect());
+    let subsets = [Recipe::Lots { eighths: 1 }.name(), "two writes torn"];
+    assert_eq!(names, all.iter().map(Recipe::name).chain(subsets).collect());
+}
+
+#[test]
+fn writes_by_lot_come_in_every_pattern_of_four_and_in_all_sizes() {
+    let volatile: Vec<_> = (0..16).map(|seq| Volatile { seq, blocks: range(seq * 10, 4), unit: 1 }).collect();
+    let all = recipes(&volatile);
+    let (mut rng, mut patterns, mut sizes) = (Rng::new(1), BTreeSet::new(), BTreeSet::new());
+    for _ in 0..2000 {
+        let chosen = choose(drawn(&all, &volatile, rng.draw()), &volatile, &mut rng);
+        let left = |one: &Volatile| -> u64 {
+            chosen.left(one.seq, one.blocks.clone()).iter().map(|range| range.end - range.start).sum()
+        };
+        let kept: Vec<u64> = volatile.iter().map(left).collect();
+        patterns.insert([1, 6, 9, 14].map(|index| kept[index] > 0));
+        sizes.insert(kept.iter().filter(|blocks| **blocks > 0).count());
+        let torn = kept.iter().filter(|blocks| (1..4).contains(*blocks)).count();
+        assert_eq!(torn, chosen.torn.len(), "a torn write is there in part");
+    }
+    assert_eq!(patterns.len(), 16);
+    assert_eq!(sizes, (0..=16).collect());
+}
+
+#[test]
+fn of_an_epoch_at_most_one_state_is_drawn_by_lot_alone() {
+    let log = flushed_one_by_one();
+    let found = states(&log, 200, 1, Lie::None);
+    let by_lot: Vec<&State> = found.iter().filter(|state| state.drawn.is_some()).collect();
+    assert!((30..80).contains(&by_lot.len()), "{}", by_lot.len());
+    let epochs: BTreeSet<u64> = by_lot.iter().map(|state| state.drawn.unwrap()).collect();
+    assert_eq!(epochs.len(), by_lot.len());
+    // the flush of number n ends at event 5 n + 5
+    assert!(by_lot.iter().all(|state| state.cut / 5 == state.drawn.unwrap() || state.kept == 0));
+    assert!(by_lot.len() < found.len() / 2, "most are chosen");
+}
+
+#[test]
+fn of_cuts_with_the_same_content_the_last_one_stays() {
+    let log = written_one_by_one(false, Nature::default());
+    let nothing: Vec<State> =
+        states(&log, 400, 1, Lie::None).into_iter().filter(|state| state.kept == 0).collect();
+    assert_eq!(nothing.len(), 1);
+    assert_eq!(nothing[0].cut, 501, "everything was acknowledged by then");
 }
 
 /// A hundred writes, each flushed, and a mark after each of them.

@@ -1,10 +1,10 @@
 """Evidence of crash trials on a stack's durability promise. Pure.
 
-A stack that held in all of n states is not proven safe. If the states were an independent random sample of the states
-left by power cuts, and a share p of those fails, all n states hold with probability (1 - p)^n. At a confidence of 95 %
-p is then at most 1 - 0.05^(1/n), about 3/n (the rule of three: Hanley and Lippman-Hand, JAMA 249, 1983). The states are
-not such a sample: they are chosen where failures are likely, from one recording. The bound states the most that n
-states can show, not the probability of a loss.
+A stack that held in all of its states is not proven safe. Most states are chosen where failures are likely. A bound
+applies to the others alone: their event and their writes are drawn by lot, one state for each of n flush epochs. If a
+share p of such states fails, all n hold with probability (1 - p)^n. At a confidence of 95 % p is then at most
+1 - 0.05^(1/n), about 3/n (the rule of three: Hanley and Lippman-Hand, JAMA 249, 1983). It is a share of such states of
+one recording, not the probability of a loss.
 """
 
 from __future__ import annotations

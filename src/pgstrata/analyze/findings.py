@@ -83,6 +83,14 @@ class DurabilityFinding(Finding):
     """True if the server of the crash trials had amcheck to check tables and indexes; null without crash trials."""
     nested: int = 0
     """Number of states in which power was lost again during a recovery."""
+    checkpoints: int = 0
+    flush_epochs: int = 0
+    recorded_s: float = 0.0
+    """Checkpoints and completed flushes of the recording that the states were made of, and its length."""
+    drawn: int = 0
+    """Number of flush epochs with one state drawn by lot alone; a bound applies to these states only."""
+    many_volatile: int = 0
+    """Number of states with 7 or more writes that could have been lost."""
     cluster: ClusterFound | None = None
     """Effect of the loss of nodes, for a cluster; `states` are the failures that were carried out."""
     power: PowerCutNodes | None = None

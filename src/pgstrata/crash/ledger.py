@@ -109,6 +109,13 @@ def parse_marks(text: str) -> tuple[Mark, ...]:
     return tuple(found)
 
 
+@parser_of("strata-disk")
+def count_flushes(text: str, after: str, until: str) -> int:
+    """The completed flushes between two marks in the output of `strata-disk marks`."""
+    by = {str(line["text"]): int(line["flushes"]) for line in map(json.loads, text.splitlines())}
+    return by[until] - by[after]
+
+
 def acknowledged_by(marks: Sequence[Mark], cut: int) -> dict[int, int]:
     """Last acknowledged entry of each session when power is lost after event `cut`."""
     return {mark.session: mark.number for mark in marks if mark.seq <= cut}

@@ -37,6 +37,7 @@ from pgstrata.crash.ledger import (
     LedgerSize,
     Mark,
     acknowledged_by,
+    count_flushes,
     lost_time_s,
     parse_answers,
     parse_marks,
@@ -74,6 +75,8 @@ class ChosenState:
     volatile: int
     kept: int
     digest: str
+    drawn: int | None = None
+    """Its flush epoch if it was drawn by lot, as the only state of that epoch; None if it was chosen."""
 
 
 @parser_of("strata-disk states")
@@ -91,6 +94,7 @@ def _parse_state(line: str) -> ChosenState:
         volatile=int(given["volatile"]),
         kept=int(given["kept"]),
         digest=str(given["digest"]),
+        drawn=given.get("drawn"),
     )
 
 
@@ -100,6 +104,8 @@ class CrashContext(TrialContext):
 
     request: CrashRequest = field(default_factory=CrashRequest)
     marks: tuple[Mark, ...] = ()
+    flushes: int = 0
+    """Number of completed flushes in which power could be lost."""
     chosen: tuple[ChosenState, ...] = ()
     """States of the last pass over the log, without those whose content was seen before."""
     seen: set[str] = field(default_factory=set)
@@ -322,7 +328,9 @@ def _again(context: CrashContext, command: Command) -> Completed:
 
 def _choose(context: CrashContext) -> None:
     take_new(context)
-    context.marks = parse_marks(context.executor.run_next().stdout)
+    marks = context.executor.run_next().stdout
+    context.marks = parse_marks(marks)
+    context.flushes = count_flushes(marks, FAULT if context.request.fault else BEGIN, END)
     wanted = context.size.sessions * context.size.transactions
     if len(context.marks) != wanted and context.request.fault is None:
         raise TrialError(f"the event log has {len(context.marks)} of {wanted} acknowledgements")
@@ -367,6 +375,7 @@ def _judge(context: CrashContext, batch: Batch, state: ChosenState, seen: Seen) 
         volatile=state.volatile,
         kept=state.kept,
         digest=state.digest,
+        drawn=state.drawn,
         acknowledged=sum(acknowledged_by(context.marks, cut).values()),
         verdict=found.verdict,
         reason=found.reason,

@@ -18,6 +18,7 @@ from pgstrata.errors import NotUnderstood
 from pgstrata.record.cluster import PowerCutNodes
 from pgstrata.record.schema import FAILED, CrashRecord, StateRecord, StateVerdict
 from pgstrata.spec.cluster_crash import nodes_in_memory
+from pgstrata.spec.crash_request import MANY_VOLATILE
 from pgstrata.spec.stack import Stack
 
 _MISSING = re.compile(
@@ -193,6 +194,8 @@ def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
             "verdict": worst,
             "states": len(states),
             "nested": sum(state.interrupts is not None for state in states),
+            "drawn": len({state.drawn for state in states if state.interrupts is None} - {None}),
+            "many_volatile": sum(state.volatile >= MANY_VOLATILE for state in states),
             "lost": verdicts.count("lost"),
             "corrupt": verdicts.count("corrupt"),
             "repair": verdicts.count("repair"),

@@ -272,6 +272,8 @@ class StateRecord(Record):
     kept: int
     digest: str
     """Digest of the content of all disks."""
+    drawn: int | None = None
+    """Its flush epoch if cut and writes were drawn by lot, one state an epoch; None if they were chosen."""
     acknowledged: int
     """Transactions by then."""
     verdict: StateVerdict
@@ -302,12 +304,20 @@ class CrashRecord(Record):
     """True if the server panicked while it was recorded."""
     transactions: int = Field(0, ge=0)
     """Acknowledged while it was recorded."""
+    checkpoints: int = Field(0, ge=0)
+    flush_epochs: int = Field(0, ge=0)
+    recorded_s: float = Field(0.0, ge=0)
+    """Checkpoints and completed flushes of the recording, and its length from the first acknowledgement to the last."""
     amcheck: bool = False
     """True if the server has amcheck; without it indexes and tables are compared by their counts alone."""
     verdict: StateVerdict = "unknown"
     states: int = Field(0, ge=0)
     nested: int = Field(0, ge=0)
     """Number of states in which power was lost again during a recovery."""
+    drawn: int = Field(0, ge=0)
+    """Number of flush epochs with a state drawn by lot alone."""
+    many_volatile: int = Field(0, ge=0)
+    """Number of states with MANY_VOLATILE or more writes that could have been lost."""
     lost: int = Field(0, ge=0)
     corrupt: int = Field(0, ge=0)
     repair: int = Field(0, ge=0)

@@ -32,6 +32,8 @@ Spelling = Callable[[str], str]
 
 STATES = 100
 """Default without `states` and `time`."""
+MANY_VOLATILE = 7
+"""Number of writes that could be lost from which on not all of their combinations are tried."""
 FAILURE_S = 2.0
 """Approximate time to reach a moment and carry out a failure."""
 REJOIN_S = 2.0

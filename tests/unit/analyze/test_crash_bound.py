@@ -27,8 +27,18 @@ def finding(**found: object) -> DurabilityFinding:
 
 
 def test_a_stack_that_held_is_told_with_its_bound_and_never_called_safe() -> None:
-    words = verdict_words(finding(verdict="held", states=150))
-    assert words == "held in 150 states (at 95 % confidence fewer than 2 % of such states fail)"
+    counted = {"checkpoints": 5, "flush_epochs": 910, "recorded_s": 0.83, "many_volatile": 31}
+    held = finding(verdict="held", states=378, drawn=98, **counted)
+    looked = (
+        "held in 378 states of 5 checkpoints and 910 flush epochs (0.830 s), 31 states with 7 or more volatile writes"
+    )
+    bound = "one state of 98 flush epochs by lot: at 95 % confidence fewer than 3 % of such states fail"
+    assert verdict_words(held) == f"{looked} ({bound})"
+    assert durability_words(held) == f"survives power loss; {looked}"
+
+
+def test_chosen_states_alone_have_no_bound() -> None:
+    assert verdict_words(finding(verdict="held", states=1000, nested=900)) == "held in 1,000 states"
 
 
 def test_missing_states_and_their_reason_stand_in_line_and_table() -> None:
@@ -95,20 +105,23 @@ def test_no_state_is_no_verdict() -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        ({"request": {"fault": "gone"}}, "held in 24 states (with fault gone; at 95 % confidence"),
+        (
+            {"request": {"fault": "gone"}},
+            "held in 24 states (with fault gone; one state of 8 flush epochs by lot: at 95",
+        ),
         (
             {"request": {"fault": "flush-error"}, "panicked": True},
-            "(with fault flush-error, at which PostgreSQL panicked; at 95 % confidence",
+            "(with fault flush-error, at which PostgreSQL panicked; one state of 8 flush epochs by lot: at 95",
         ),
-        ({"amcheck": False}, "held in 24 states (without amcheck; at 95 % confidence"),
+        ({"amcheck": False}, "held in 24 states (without amcheck; one state of 8 flush epochs by lot: at 95"),
         (
             {"request": {"ignore_flushes": "3", "fault": "full"}},
-            "(on a disk that ignores the last 3 flushes; with fault full; at 95 % confidence",
+            "(on a disk that ignores the last 3 flushes; with fault full; one state of 8 flush epochs by lot: at 95",
         ),
     ],
 )
 def test_what_else_failed_and_what_was_not_looked_at_are_told(found: dict[str, object], words: str) -> None:
-    assert words in verdict_words(finding(verdict="held", states=24, **found))
+    assert words in verdict_words(finding(verdict="held", states=24, drawn=8, **found))
 
 
 def test_a_promise_is_about_power_alone() -> None:

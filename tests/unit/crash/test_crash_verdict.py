@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from pgstrata.crash.ledger import (
     Mark,
     acknowledged_by,
     amchecked,
+    count_flushes,
     lost_time_s,
     parse_answers,
     parse_marks,
@@ -20,6 +22,7 @@ from pgstrata.crash.ledger import (
 )
 from pgstrata.crash.script import SCRIPTS, TPCB_LIKE, Script
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state, summarise
+from pgstrata.errors import NotUnderstood
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
 
 SIZE = LedgerSize(accounts=10)
@@ -187,6 +190,28 @@ def test_a_stack_is_as_good_as_its_worst_state(states: list[StateVerdict], verdi
     assert found.verdict == verdict
     assert found.states == len(states)
     assert (found.first_counterexample is None) == (verdict in ("held", "unknown"))
+
+
+def test_states_by_lot_count_once_an_epoch_and_those_of_a_recovery_not_at_all() -> None:
+    many: list[tuple[dict[str, object], int]] = [
+        ({"drawn": 4}, 9),
+        ({"drawn": 4}, 7),
+        ({"drawn": 5}, 6),
+        ({}, 7),
+        ({"drawn": 6, "interrupts": "1.1"}, 0),
+    ]
+    states = [state("held").model_copy(update={**of, "volatile": volatile}) for of, volatile in many]
+    found = summarise(CrashRecord(stack="ext4", seed=1), states)
+    assert (found.states, found.nested, found.drawn, found.many_volatile) == (5, 1, 2, 3)
+
+
+def test_flushes_are_those_between_the_marks() -> None:
+    lines = [("begin", 7), ("ack 0 1 7.0", 8), ("fault", 30), ("end", 90)]
+    text = "\n".join(json.dumps({"seq": 1, "text": text, "flushes": flushes}) for text, flushes in lines)
+    assert count_flushes(text, "begin", "end") == 83
+    assert count_flushes(text, "fault", "end") == 60
+    with pytest.raises(NotUnderstood):
+        count_flushes(text, "begin", "gone")
 
 
 def test_requested_states_that_were_not_checked_leave_the_stack_unknown() -> None:

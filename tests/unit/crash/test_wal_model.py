@@ -158,8 +158,7 @@ def powered(verdict: StateVerdict, **nodes: Any) -> DurabilityFinding:
 
 def test_words_say_who_lost_power_who_came_back_and_who_went_on() -> None:
     held = powered("held", went_on={"primary": 40})
-    assert verdict_words(held).startswith("all 3 nodes lost power: held in 40 states (at 95 % confidence")
-    assert verdict_words(held).endswith("; primary went on in 40")
+    assert verdict_words(held) == "all 3 nodes lost power: held in 40 states; primary went on in 40"
     assert durability_words(held).endswith("; all nodes lost power: held in 40 states")
     lost = powered("lost", in_memory=("primary", "standby2"), gone=("standby1",), went_on={"archive": 40})
     assert verdict_words(lost) == (

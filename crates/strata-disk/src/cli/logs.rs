@@ -10,6 +10,7 @@ use crate::states::replay::Replay;
 use crate::store::PIECE_BYTES;
 use serde::Serialize;
 use serde_json::json;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
@@ -82,9 +83,18 @@ impl Log<'_> {
 
     pub(super) fn marks(self) -> Result<(), VerbError> {
         let records = self.records().map_err(|error| self.unread(error))?;
+        let (mut open, mut flushes) = (HashSet::new(), 0);
         print_lines(records.filter_map(|record| match record {
             Ok(Record { seq, event: Event::Mark { text }, .. }) => {
-                Some(Ok(json!({ "seq": seq, "text": text })))
+                Some(Ok(json!({ "seq": seq, "text": text, "flushes": flushes })))
+            }
+            Ok(Record { seq, event: Event::Flush, .. }) => {
+                open.insert(seq);
+                None
+            }
+            Ok(Record { event: Event::Completed { of, failed: false }, .. }) => {
+                flushes += u64::from(open.remove(&of));
+                None
             }
             Ok(_) => None,
             Err(error) => Some(Err(self.unread(error))),

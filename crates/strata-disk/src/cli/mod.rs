@@ -192,7 +192,7 @@ enum Verb {
     },
     /// What happened in an event log, without contents: a JSON object a line
     Events { log: PathBuf },
-    /// The marks of an event log: a JSON object a line
+    /// The marks of an event log, and how many flushes had completed by then: a JSON object a line
     Marks { log: PathBuf },
     /// One disk of an event log in the format of dm-log-writes
     ExportLog { log: PathBuf, disk: String, out: PathBuf },

@@ -90,10 +90,15 @@ pub enum Recipe {
         bit: u32,
         set: bool,
     },
-    /// One change in part, and all others or none.
+    /// One change in part, or two, and all others or none.
     Tear {
         index: usize,
+        second: Option<usize>,
         others: bool,
+    },
+    /// Each change by lot: so many of eight are kept, and of these every other one in part.
+    Lots {
+        eighths: u64,
     },
 }
 
@@ -109,7 +114,9 @@ impl Recipe {
             Self::Without(_) => "one write lost",
             Self::Alone(_) => "one write kept",
             Self::Bit { .. } => "half of the writes kept",
-            Self::Tear { .. } => "one write torn",
+            Self::Tear { second: None, .. } => "one write torn",
+            Self::Tear { .. } => "two writes torn",
+            Self::Lots { .. } => "each write by lot",
         }
     }
 }
@@ -132,16 +139,26 @@ pub fn recipes(volatile: &[Volatile]) -> Vec<Recipe> {
         found
     };
     let torn = (0..count).filter(|index| volatile[*index].units() > 1);
-    found.extend(torn.flat_map(|index| [true, false].map(|others| Recipe::Tear { index, others })));
+    found.extend(
+        torn.flat_map(|index| [true, false].map(|others| Recipe::Tear { index, second: None, others })),
+    );
     found
 }
 
-/// One of them by lot. Which write is torn is drawn by its size: a larger one is under way for longer, and beside the many
-/// small writes of a filesystem's own the few large ones of a checkpoint would hardly ever be.
+/// One of them by lot, or half of the time, where they are a selection, a random subset of a random size. Which write is
+/// torn is drawn by its size: a larger one is under way for longer, and beside the many small writes of a filesystem's own
+/// the few large ones of a checkpoint would hardly ever be. Every other time a second one is.
 pub fn drawn(recipes: &[Recipe], volatile: &[Volatile], lot: u64) -> Recipe {
-    let count = recipes.len() as u64;
-    match recipes[(lot % count) as usize] {
-        Recipe::Tear { others, .. } => Recipe::Tear { index: by_size(volatile, lot / count), others },
+    let mut rng = Rng::new(lot);
+    if volatile.len() > EXHAUSTIVE_CHANGES && rng.coin() {
+        return Recipe::Lots { eighths: 1 + rng.draw() % 7 };
+    }
+    match recipes[(rng.draw() % recipes.len() as u64) as usize] {
+        Recipe::Tear { others, .. } => {
+            let index = by_size(volatile, rng.draw());
+            let again = by_size(volatile, rng.draw());
+            Recipe::Tear { index, second: (again != index && rng.coin()).then_some(again), others }
+        }
         recipe => recipe,
     }
 }
@@ -180,13 +197,31 @@ pub fn choose(recipe: Recipe, volatile: &[Volatile], rng: &mut Rng) -> Chosen {
         Recipe::Without(index) => Whole::But(vec![volatile[index].seq]),
         Recipe::Alone(index) => Whole::Only(vec![volatile[index].seq]),
         Recipe::Bit { bit, set } => Whole::Only(seqs(&|index| (index >> bit & 1 == 1) == set)),
-        Recipe::Tear { index, others } => {
-            let torn = Torn { seq: volatile[index].seq, blocks: tear(&volatile[index], rng) };
+        Recipe::Tear { index, second, others } => {
+            let torn = [Some(index), second].into_iter().flatten().map(|index| torn(&volatile[index], rng));
             let whole = if others { Whole::Everything } else { Whole::Nothing };
-            return Chosen { whole, torn: vec![torn] };
+            return Chosen { whole, torn: torn.collect() };
         }
+        Recipe::Lots { eighths } => return lots(eighths, volatile, rng),
     };
     Chosen { whole, torn: Vec::new() }
+}
+
+fn lots(eighths: u64, volatile: &[Volatile], rng: &mut Rng) -> Chosen {
+    let (mut whole, mut parts) = (Vec::new(), Vec::new());
+    for change in volatile {
+        if rng.draw() % 8 < eighths {
+            match change.units() > 1 && rng.coin() {
+                true => parts.push(torn(change, rng)),
+                false => whole.push(change.seq),
+            }
+        }
+    }
+    Chosen { whole: Whole::Only(whole), torn: parts }
+}
+
+fn torn(change: &Volatile, rng: &mut Rng) -> Torn {
+    Torn { seq: change.seq, blocks: tear(change, rng) }
 }
 
 fn some_blocks(bits: u64, volatile: &[Volatile]) -> Chosen {

@@ -1,10 +1,13 @@
 //! Which states are tried within a budget.
 //!
 //! One pass looks where power can be lost and how much is volatile there, a second one makes states at the chosen
-//! numbers and drops those whose content was there before. Three kinds of cut are chosen: right after the last mark before
+//! numbers and keeps one of those with the same content: the last, by which most was acknowledged. Three kinds of cut are
+//! chosen: right after the last mark before
 //! a flush takes effect (all volatile changes lost: nothing that was acknowledged may depend on them), right before a
 //! flush takes effect (most is volatile; those where changes overwrite most of what was there come first, and more often
-//! than the others), and anywhere.
+//! than the others), and anywhere. Beside these a stratum is drawn by lot alone: an event of the window, each as likely,
+//! and every volatile change kept or lost, whole or torn; of a flush epoch only the first one drawn. Only of this stratum
+//! a share of failing states can be bounded.
 
 use super::choice::{Recipe, choose, counted, drawn, recipes};
 use super::replay::{Replay, ReplayError};
@@ -12,7 +15,8 @@ use super::{Lying, State};
 use crate::durability::{Lie, Seq};
 use crate::log::Event;
 use crate::rng::Rng;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 
 /// A window of at most so many events is tried at each of them, with everything that can be chosen.
@@ -50,7 +54,8 @@ struct Place {
 #[derive(Debug, Default)]
 struct Places {
     from: Seq,
-    every: Vec<Seq>,
+    /// Each event with its flush epoch.
+    every: Vec<(Seq, u64)>,
     last_marks: Vec<Place>,
     before_flushes: Vec<Place>,
 }
@@ -66,6 +71,8 @@ struct Draw {
 enum Pick {
     Nothing,
     Lot(u64),
+    /// By lot alone, as the only one of this flush epoch.
+    Drawn(u64),
     All,
 }
 
@@ -125,7 +132,7 @@ fn look<R: Read>(mut replay: Replay<R>, start: Seq, asked: &Asked) -> Result<Pla
         }
         replay.step()?;
         if inside {
-            places.every.push(replay.at());
+            places.every.push((replay.at(), replay.epoch()));
             if marks {
                 last_mark = Some(place(&replay, &HashSet::new()));
             }
@@ -160,9 +167,8 @@ fn draw(places: &Places, asked: &Asked) -> BTreeMap<Seq, Vec<Draw>> {
     let mut draws: BTreeMap<Seq, Vec<Draw>> = BTreeMap::new();
     if places.every.len() <= EXHAUSTIVE_EVENTS {
         let all = Draw { priority: 0, pick: Pick::All };
-        draws.extend(
-            places.every.iter().chain([&places.from]).filter(|cut| **cut > 0).map(|cut| (*cut, vec![all])),
-        );
+        let cuts = places.every.iter().map(|(cut, _)| *cut).chain([places.from]);
+        draws.extend(cuts.filter(|cut| *cut > 0).map(|cut| (cut, vec![all])));
         return draws;
     }
     let mut rng = Rng::new(asked.seed);
@@ -172,8 +178,15 @@ fn draw(places: &Places, asked: &Asked) -> BTreeMap<Seq, Vec<Draw>> {
     let mut marks: Vec<Seq> =
         places.last_marks.iter().filter(|place| place.volatile > 0).map(|place| place.cut).collect();
     shuffle(&mut marks, &mut rng);
-    for (number, cut) in marks.iter().take(asked.states / 3).enumerate() {
-        add(*cut, Pick::Nothing, 2 * number);
+    for (number, cut) in marks.iter().take(asked.states / 4).enumerate() {
+        add(*cut, Pick::Nothing, 4 * number);
+    }
+    let mut epochs = HashSet::new();
+    for number in 0..asked.states {
+        let (cut, epoch) = places.every[(rng.draw() % places.every.len() as u64) as usize];
+        if epochs.insert(epoch) {
+            add(cut, Pick::Drawn(epoch), 4 * number + 1);
+        }
     }
     let mut ranked: Vec<Place> =
         places.before_flushes.iter().copied().filter(|place| place.volatile > 0).collect();
@@ -183,9 +196,9 @@ fn draw(places: &Places, asked: &Asked) -> BTreeMap<Seq, Vec<Draw>> {
         let cut = match number % 4 {
             0 | 1 if !ranked.is_empty() => ranked[turn(number / 2, ranked.len())].cut,
             2 if !marks.is_empty() => marks[(rng.draw() % marks.len() as u64) as usize],
-            _ => places.every[(rng.draw() % places.every.len() as u64) as usize],
+            _ => places.every[(rng.draw() % places.every.len() as u64) as usize].0,
         };
-        add(cut, Pick::Lot(rng.draw()), 2 * number + 1);
+        add(cut, Pick::Lot(rng.draw()), 4 * (number / 2) + 2 + number % 2);
     }
     draws
 }
@@ -207,8 +220,8 @@ fn make<R: Read>(
     seed: u64,
     lying: Lying,
 ) -> Result<Vec<(usize, State)>, ReplayError> {
-    let mut seen = HashSet::new();
-    let mut found = Vec::new();
+    let mut seen = HashMap::new();
+    let mut found: Vec<(usize, State)> = Vec::new();
     let mut by_lot = Rng::new(seed);
     for (cut, draws) in draws {
         replay.advance(*cut)?;
@@ -218,6 +231,7 @@ fn make<R: Read>(
             let picked: Vec<Recipe> = match draw.pick {
                 Pick::Nothing => vec![Recipe::Nothing],
                 Pick::Lot(lot) => vec![drawn(&recipes, &volatile, lot)],
+                Pick::Drawn(_) => vec![Recipe::Lots { eighths: 4 }],
                 Pick::All => recipes.clone(),
             };
             for recipe in picked {
@@ -228,11 +242,20 @@ fn make<R: Read>(
                 let kept = volatile.iter().filter(|one| !chosen.left(one.seq, one.blocks.clone()).is_empty());
                 let kept = kept.count();
                 let digest = replay.digest(&chosen)?;
-                if seen.insert(digest.clone()) {
-                    let (id, volatile, how) = (0, volatile.len(), recipe.name().to_string());
-                    let disks = replay.natures();
-                    let state = State { id, cut: *cut, chosen, lying, volatile, kept, how, disks, digest };
-                    found.push((priority, state));
+                let (id, volatile, how) = (0, volatile.len(), recipe.name().to_string());
+                let drawn = if let Pick::Drawn(epoch) = draw.pick { Some(epoch) } else { None };
+                let (disks, key) = (replay.natures(), digest.clone());
+                let state = State { id, cut: *cut, chosen, lying, volatile, kept, how, drawn, disks, digest };
+                match seen.entry(key) {
+                    Entry::Vacant(new) => {
+                        new.insert(found.len());
+                        found.push((priority, state));
+                    }
+                    Entry::Occupied(before) => {
+                        let (first, same) = &mut found[*before.get()];
+                        *first = priority.min(*first);
+                        *same = State { drawn: same.drawn.or(state.drawn), ..state };
+                    }
                 }
             }
         }

@@ -36,6 +36,9 @@ pub struct State {
     pub volatile: usize,
     pub kept: usize,
     pub how: String,
+    /// The flush epoch whose only state drawn by lot alone this is. None where its cut or its writes were chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drawn: Option<u64>,
     /// What each disk is: a cache that is lost or kept, its block, and the unit that is not torn. Empty in states of earlier
     /// versions, whose disks are as the log has them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

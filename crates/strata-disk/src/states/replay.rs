@@ -39,6 +39,7 @@ pub struct Replay<R: Read> {
     at: Seq,
     disks: BTreeMap<u32, (String, Image)>,
     flushes: HashSet<Seq>,
+    epoch: u64,
     lying: Lying,
     /// What was durable when a digest was last taken.
     durable: Vec<(Snapshot, u64)>,
@@ -50,7 +51,7 @@ impl<R: Read> Replay<R> {
         let mut reader = Reader::new(input)?;
         let next = reader.read()?;
         let (disks, flushes, durable) = (BTreeMap::new(), HashSet::new(), Vec::new());
-        Ok(Self { reader, next, at: 0, disks, flushes, lying, durable })
+        Ok(Self { reader, next, at: 0, disks, flushes, epoch: 0, lying, durable })
     }
 
     /// The number of the last event that has happened.
@@ -61,6 +62,11 @@ impl<R: Read> Replay<R> {
     /// Whether nothing may be lost now and no flush is under way.
     pub fn is_quiet(&self) -> bool {
         self.flushes.is_empty() && self.disks().all(|image| image.volatile().len() == 0)
+    }
+
+    /// The number of flushes, of all disks, that have completed.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Of the disks, in their order.
@@ -135,7 +141,10 @@ impl<R: Read> Replay<R> {
                 image.submit_flush(seq);
                 self.flushes.insert(seq);
             }
-            Event::Completed { of, failed: false } if self.flushes.remove(&of) => image.complete_flush(of)?,
+            Event::Completed { of, failed: false } if self.flushes.remove(&of) => {
+                image.complete_flush(of)?;
+                self.epoch += 1;
+            }
             Event::Completed { of, failed: false } => image.complete_change(of, seq)?,
             _ => {}
         }

@@ -12,7 +12,7 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report.pictures.crash import CutPicture, draw_cut
 from pgstrata.report.sentences.crash_timeline import Story, tell_story
 from pgstrata.report.sentences.figures import render_count, render_number
-from pgstrata.spec.crash_request import SHOWN
+from pgstrata.spec.crash_request import MANY_VOLATILE, SHOWN
 from pgstrata.spec.durability_class import SURVIVES
 
 POWER = "Power cuts"
@@ -141,7 +141,7 @@ def _short_words(durability: DurabilityFinding) -> str:
     lost = f"lost up to {render_count(most, 'acknowledged commit')}{_lost_time(durability)}"
     match durability.verdict:
         case "held":
-            return f"held in {states}"
+            return f"held in {states}{_looked(durability)}"
         case "repair":
             return f"needs repair in {durability.repair:,} of {states}, held after it"
         case "lost":
@@ -150,6 +150,25 @@ def _short_words(durability: DurabilityFinding) -> str:
             damaged = f"damaged in {durability.corrupt:,} of {states}"
             return f"{damaged}, {lost}" if most else damaged
     return "power cuts: unknown"
+
+
+def _looked(durability: DurabilityFinding) -> str:
+    """Return ` of 5 checkpoints and 910 flush epochs (3.1 s), 96 states with 7 or more volatile writes`; empty for
+    records that lack these counts."""
+    if not durability.flush_epochs:
+        return ""
+    checkpoints = render_count(durability.checkpoints, "checkpoint")
+    epochs = render_count(durability.flush_epochs, "flush epoch")
+    many = render_count(durability.many_volatile, "state")
+    looked = f" of {checkpoints} and {epochs} ({render_number(durability.recorded_s)} s)"
+    return f"{looked}, {many} with {MANY_VOLATILE} or more volatile writes"
+
+
+def _bound(durability: DurabilityFinding) -> Iterator[str]:
+    """Yield the largest share of failures among states drawn by lot that agrees with none of them failing."""
+    if durability.drawn:
+        drawn, share = render_count(durability.drawn, "flush epoch"), 100 * share_bound(durability.drawn)
+        yield f"one state of {drawn} by lot: at 95 % confidence fewer than {share:.2g} % of such states fail"
 
 
 def _lost_time(durability: DurabilityFinding) -> str:
@@ -203,9 +222,7 @@ def verdict_words(durability: DurabilityFinding) -> str:
 def _states_words(durability: DurabilityFinding) -> str:
     states = render_count(durability.states, "state")
     if durability.verdict == "held":
-        share = 100 * share_bound(durability.states)
-        bound = f"at 95 % confidence fewer than {share:.2g} % of such states fail"
-        return f"held in {states}{_in_brackets([*_beside(durability), bound])}"
+        return f"held in {states}{_looked(durability)}{_in_brackets([*_beside(durability), *_bound(durability)])}"
     parts = [
         f"{word} in {count:,}"
         for word, count in (
