@@ -42,6 +42,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "manager"}
+DRIVER_BLIND = {"trial", "report", "analyze"}
+"""Packages that know no driver by its name."""
 CLAUSES = {
     "As", "How", "It", "Of", "So", "That", "There", "They", "Those", "What", "Where", "Whether", "Which", "Who", "Why",
 }  # fmt: skip
@@ -137,6 +139,13 @@ def has_a_name_that_tells_nothing(module: Path) -> str:
     return ", ".join(set(module.relative_to(SOURCE).with_suffix("").parts) & FORBIDDEN_NAMES)
 
 
+def names_a_driver(module: Path) -> str:
+    """Programs and benchmarks that belong to a driver: run, judged and told is a load, whichever it is."""
+    if package_of(module) not in DRIVER_BLIND:
+        return ""
+    return ", ".join(sorted(set(re.findall(r"pgbench|sysbench|go.?tpc|tpc.?c\b", module.read_text("utf-8"), re.I))))
+
+
 RULES: list[Callable[[Path], str]] = [
     imports_what_it_must_not,
     starts_processes,
@@ -145,6 +154,7 @@ RULES: list[Callable[[Path], str]] = [
     lacks_a_docstring,
     begins_docstrings_with_clauses,
     has_a_name_that_tells_nothing,
+    names_a_driver,
 ]
 
 

@@ -74,7 +74,7 @@ class DurabilityFinding(Finding):
     ignored_flushes: str = "0"
     """Flushes that the disk of the crash trials ignored: `all`, or the number of last ones."""
     script: ScriptName = "ledger"
-    """Workload of the sessions in the crash trials: the ledger, or pgbench's `tpcb-like`."""
+    """Workload of the sessions in the crash trials: the ledger, or `tpcb-like`."""
     fault: str = ""
     """Fault injected while PostgreSQL wrote, before power was lost; empty if power cuts were the only fault."""
     panicked: bool = False

@@ -80,7 +80,7 @@ def system_rows(samples: Iterable[dict[str, Any]], origin_epoch_s: float) -> lis
 
     Pressure is the share of time in which some task waited for the resource (PSI `some`); null without PSI.
     `server_cpu` is how many processors the server's processes used, `server_cpu_wait` how many of them waited for one,
-    in the mean over the time; `client_cpu` and `client_cpu_wait` are the same of one thread of pgbench.
+    in the mean over the time; `client_cpu` and `client_cpu_wait` are the same of one thread of the client.
     """
     rows = []
     for before, after, elapsed_s in _pairs(samples):

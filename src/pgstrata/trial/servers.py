@@ -1,6 +1,6 @@
 """Trials on running servers, which are only measured: a database is made, loaded, measured and dropped.
 
-pgbench runs on the campaign's host. Passwords come from libpq's own files; no command and no record holds one.
+The driver runs on the campaign's host. Passwords come from libpq's own files; no command and no record holds one.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def test_server_build_and_network_are_surroundings(tmp_path: Path) -> None:
     }
     cluster = surroundings_of([replace(there, stack=parse_stack("cluster(2,delay_ms=5)/ext4"))])
     found = unlike({"a": alone, "b": alone, "c": cluster}, ("a", "b", "c"))
-    far = "pgbench on a node of its own, 5 ms each way"
+    far = "client on a node of its own, 5 ms each way"
     assert found == {"client machine and network": {"a": BY_SOCKET, "b": BY_SOCKET, "c": far}}
     assert unlike_words(found) == (
         f" **They also differ in** client machine and network (`a` and `b` {BY_SOCKET}, `c` {far})."

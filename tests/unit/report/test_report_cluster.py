@@ -149,7 +149,7 @@ def test_pictures_are_of_the_stacks_of_the_campaign(clustered: CampaignData) -> 
     findings = judge(clustered)
     (picture,) = cluster_pictures(findings, findings.cells[0], {s.name: s for s in clustered.campaign.stacks})
     assert picture.stack == "ext4"
-    assert [node.name for node in picture.nodes] == ["pgbench", "primary", "standby1", "standby2", "archive"]
+    assert [node.name for node in picture.nodes] == ["client", "primary", "standby1", "standby2", "archive"]
 
 
 def test_a_standby_of_a_standby_hangs_below_it(clustered: CampaignData) -> None:
@@ -173,11 +173,11 @@ def test_a_standby_of_a_standby_hangs_below_it(clustered: CampaignData) -> None:
         (",pooler=pgbouncer", "a node of its own, with PgBouncer", "all goes to the primary, by few sessions"),
     ],
 )
-def test_pgbench_has_a_node_with_the_pooler(asked: str, place: str, line: str, clustered: CampaignData) -> None:
+def test_the_client_has_a_node_with_the_pooler(asked: str, place: str, line: str, clustered: CampaignData) -> None:
     findings = judge(clustered)
     (picture,) = cluster_pictures(findings, findings.cells[0], {"ext4": parse_stack(f"cluster(3{asked})/ext4")})
     driver = picture.nodes[0]
-    assert (driver.name, driver.place, driver.lines) == ("pgbench", place, (line,))
+    assert (driver.name, driver.place, driver.lines) == ("client", place, (line,))
     assert picture.network == ""
     assert picture.nodes[-1].name == "standby2", "it has no archive"
 

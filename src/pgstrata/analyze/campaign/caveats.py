@@ -41,7 +41,7 @@ def notable_in(cell: str, stacks: Iterable[StackFinding]) -> Uncounted:
 # ---------------------------------------------------------------- surroundings
 
 SERVER_FACTS = ("PostgreSQL version", "PostgreSQL program")
-BY_SOCKET = "pgbench on the server's machine"
+BY_SOCKET = "client on the server's machine"
 
 Surroundings = Mapping[str, str]
 """Value by subject; subjects that were not recorded are missing."""
@@ -64,12 +64,12 @@ def _of_trial(trial: TrialData) -> Iterator[tuple[str, str]]:
 
 
 def _network(stack: Stack) -> str:
-    """Return where pgbench runs, and the limits of the links from its node to the server's."""
+    """Return where the client runs, and the limits of the links from its node to the server's."""
     if stack.topology is None:
         return BY_SOCKET
     network = stack.topology.network
     told = (
-        "pgbench on a node of its own",
+        "client on a node of its own",
         f"servers on {', '.join(stack.far_hosts)}" if stack.far_hosts else "",
         f"{network.delay_ms:g} ms each way" if network.delay_ms else "",
         f"{network.bandwidth_mbit:g} Mbit/s" if network.bandwidth_mbit else "",

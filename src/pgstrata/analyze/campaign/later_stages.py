@@ -1,6 +1,6 @@
 """Stages after the comparison, if configured: latency at matched load, capacity, soak.
 
-Closed-loop pgbench gives throughput, but its percentiles hide stalls: a stalled client does not send. Latency is
+A closed loop gives throughput, but its percentiles hide stalls: a stalled client does not send. Latency is
 therefore measured in an open loop, at rates that every remaining stack can sustain: shares of the slowest one's
 throughput. The capacity under a latency objective is searched for each stack separately, but in blocks, so that all
 stacks are always measured under the same conditions. Soak runs are long, because short runs on fresh data cannot show a

@@ -1,8 +1,8 @@
 """Steadiness of a run, from its throughput second by second.
 
 Definitions: a missing progress second counts 0, except the last one if the run has transactions that no progress line
-reports (pgbench may end before it prints its last line); CV is the population CV (standard deviation / mean); 15 s
-means do not overlap (a rest at the end is left out); a stall is a second below 10 % of the run's median. If pgbench
+reports (a client may end before it prints its last line); CV is the population CV (standard deviation / mean); 15 s
+means do not overlap (a rest at the end is left out); a stall is a second below 10 % of the run's median. If the client
 reports every N seconds, a report is one value for its N seconds, and a missing one counts 0 for N seconds.
 """
 
@@ -24,7 +24,7 @@ stall."""
 
 
 def per_second(t_s: Floats, tps: Floats, duration_s: float, transactions: int, interval_s: int = 1) -> Floats:
-    """Return one value per second: the report at the end of its interval, 0 if pgbench reported nothing (it hung).
+    """Return one value per second: the report at the end of its interval, 0 if the client reported nothing (it hung).
 
     `transactions` of the whole run determine why the last interval is missing: its line was not printed, or the run
     ended within it. In the first case the interval is left out.

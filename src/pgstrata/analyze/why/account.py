@@ -13,9 +13,9 @@ The cause of a kind of time that differs beyond the noise follows from the rest 
     processor   sessions wait for nothing, and at least half of that time the server's processes are known to have been
                 on a processor or in the queue for one (without that record: at least 90 % of all processors are busy);
                 or they are between statements, and at least half of these sessions were in that queue: a session that
-                has a statement to begin, and no processor, counts as idle until it runs; or pgbench's own threads were
+                has a statement to begin, and no processor, counts as idle until it runs; or the client's threads were
                 in the queue for a quarter of the time, and longer than they ran
-    client      sessions wait for pgbench otherwise
+    client      sessions wait for the client otherwise
 
 The rest is unexplained.
 """

@@ -1,7 +1,7 @@
 """The use of time in one run, and its load on the machine, from its recorded series.
 
 A closed loop of c clients with r transactions per second spends c / r of session time on each. Every second the probe
-recorded the wait of each session in a statement; sessions in none waited for pgbench. So the shares of session time,
+recorded the wait of each session in a statement; sessions in none waited for the client. So the shares of session time,
 times c / r, are times per transaction that add up.
 """
 

@@ -82,7 +82,7 @@ def late_percent(uses: Sequence[DiskUse], share: float) -> int | None:
 
 
 def script_findings(results: Sequence[CellResult]) -> tuple[ScriptFinding, ...]:
-    """Return the figures of each script of a mix, in the order of pgbench; none for a cell with one script."""
+    """Return the figures of each script of a mix, in the order of the campaign; none for a cell with one script."""
     names = dict.fromkeys(run.name for result in results for run in result.scripts)
     transactions = sum(run.transactions for result in results for run in result.scripts)
     return tuple(_script(name, results, transactions) for name in names)

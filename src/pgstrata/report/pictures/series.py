@@ -70,7 +70,7 @@ class Resolution:
 
 
 def run_series(cell: CellData, points: int) -> RunSeries | None:
-    """Return the progress of a run, its checkpoints and stalls; None if pgbench printed no progress."""
+    """Return the progress of a run, its checkpoints and stalls; None if the client printed no progress."""
     table = cell.table("progress", ["t_s", "tps", "latency_ms"])
     if table.num_rows < 2:
         return None

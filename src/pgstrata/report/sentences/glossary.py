@@ -70,7 +70,7 @@ TERMS = (
         ("stalls", "longest stall"),
     ),
     Term("a bad mode", "some runs of a stack are far slower than its others, as if it had two ways to work"),
-    Term("load", "how long pgbench -i takes: creating and filling the tables, their keys, vacuum"),
+    Term("load", "how long the driver takes to make the data: tables, rows, keys, vacuum"),
     Term("space", "what the medium holds after the load, by the filesystem's own account", ("space on the medium",)),
     Term(
         "failures",
@@ -88,7 +88,7 @@ TERMS = (
     Term("storage", "a cause: sessions wait for WAL or data to be written, flushed or read"),
     Term("locks", "a cause: sessions wait for one another"),
     Term("processor", "a cause: sessions run, or wait in the queue for a processor"),
-    Term("client", "a cause: sessions wait for pgbench or the network"),
+    Term("client", "a cause: sessions wait for the client or the network"),
     Term(
         "closed loop",
         "each client sends its next transaction when the last one is answered, so a stall lowers the load",

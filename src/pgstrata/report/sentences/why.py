@@ -19,7 +19,7 @@ KIND_WORDS: Mapping[TimeKind, str] = {
     "files": "reading and writing files",
     "locks": "waiting for locks",
     "running": "running without a wait",
-    "client": "waiting for pgbench",
+    "client": "waiting for the client",
     "other": "other waits",
 }
 _CAUSES: Mapping[Cause, str] = {
@@ -35,8 +35,8 @@ FIGURE_TITLES: Mapping[str, str] = {
     "device_utilisation": "the busiest device in use",
     "server_cpu_wait": "server processes waiting for a processor",
     "server_cpu": "processors used by the server",
-    "client_cpu": "a thread of pgbench on a processor",
-    "client_cpu_wait": "a thread of pgbench waiting for one",
+    "client_cpu": "a thread of the client on a processor",
+    "client_cpu_wait": "a thread of the client waiting for one",
 }
 _NOT_SHOWN = "no difference in session time a transaction beyond the noise between runs"
 """Few runs with a wide scatter show no difference however large it is, so no bound is stated."""
@@ -59,7 +59,7 @@ def why_words(why: Why, profiles: Mapping[str, StackProfile]) -> str:
     if parts:
         told.append(", ".join(_part(p, a) for p in parts))
     if why.cause == "locks" and a.behind_locks is not None:
-        told.append(f"of the sessions that waited for neither locks nor pgbench, most were {_kind(a.behind_locks)}")
+        told.append(f"of the sessions that waited for neither locks nor the client, most were {_kind(a.behind_locks)}")
     told += [_figures(pair) for pair in why.evidence]
     return _joined(told) + uncounted_words(why.uncounted)
 

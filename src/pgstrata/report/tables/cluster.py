@@ -86,7 +86,7 @@ def _ms(value: float | None) -> str:
 WIDTH = 360
 """Width in the picture's own units: no wider than a telephone, so that its words are not scaled down there."""
 INDENT = 34
-PGBENCH = "pgbench"
+CLIENT = "client"
 """The node that drives the load; no standby has such a name."""
 POOLERS = {
     "pgpool": ("Pgpool-II", "writes go to the primary, reads to all nodes"),
@@ -109,7 +109,7 @@ class DrawnNode:
     waited_for: bool
     """True if a commit may wait for it."""
     path: str
-    """SVG path of the line from the node that it follows, or from pgbench's to the primary; empty for pgbench's."""
+    """SVG path of the line from the node that it follows, or from the client's to the primary; empty for the client."""
 
     @property
     def line(self) -> str:
@@ -128,7 +128,7 @@ class DrawnNode:
 
 @dataclass(frozen=True)
 class ClusterPicture:
-    """The nodes of one stack: pgbench's on top, then the primary, its standbys, and where it archives its WAL."""
+    """The nodes of one stack: the client's on top, then the primary, its standbys, and where it archives its WAL."""
 
     stack: str
     commits: str
@@ -163,7 +163,7 @@ def cluster_pictures(findings: Findings, cell: CellFinding, stacks: Mapping[str,
 def _picture(finding: StackFinding, stack: Stack) -> ClusterPicture:
     done = {node.node: node for node in finding.nodes}
     boxes = [
-        (PGBENCH, _driver_place(stack), _driver_lines(stack)),
+        (CLIENT, _driver_place(stack), _driver_lines(stack)),
         *(
             (node.name, _place(stack, node), tuple(_lines(done[node.name], _upstream(stack, node.name))))
             for node in stack.nodes
@@ -175,7 +175,7 @@ def _picture(finding: StackFinding, stack: Stack) -> ClusterPicture:
     y = 1
     for name, place, lines in boxes:
         height = 2 * _PAD + _HEAD + _LINE * (len(lines) - 1)
-        x = 1 if name in (PGBENCH, PRIMARY) else INDENT
+        x = 1 if name in (CLIENT, PRIMARY) else INDENT
         path = _path(drawn.get(_upstream(stack, name)), x, y, height)
         waited = name in _waited_for(stack)
         drawn[name] = DrawnNode(name, place, lines, x, y, WIDTH - x - 1, height, waited, path)
@@ -185,9 +185,9 @@ def _picture(finding: StackFinding, stack: Stack) -> ClusterPicture:
 
 
 def _upstream(stack: Stack, name: str) -> str:
-    """Return the name of the box above; empty for pgbench's."""
-    if name in (PGBENCH, PRIMARY):
-        return PGBENCH if name == PRIMARY else ""
+    """Return the name of the box above; empty for the client's."""
+    if name in (CLIENT, PRIMARY):
+        return CLIENT if name == PRIMARY else ""
     return stack.topology.upstream(name) if stack.topology and name != ARCHIVE else PRIMARY
 
 
@@ -258,7 +258,7 @@ def _lines(node: NodeFinding, upstream: str) -> Iterator[str]:
     disk = "nothing to a disk" if written is None else f"{_rate(written)} to disk"
     yield f"{render_number(node.processors)} processors, {disk}"
     yield f"sent {_rate(node.sent_bytes_per_s)}, received {_rate(node.received_bytes_per_s)}"
-    if upstream not in (PGBENCH, PRIMARY):
+    if upstream not in (CLIENT, PRIMARY):
         yield f"follows {upstream}"
     elif upstream == PRIMARY:
         yield f"written {_ms(node.write_lag_ms)}, flushed {_ms(node.flush_lag_ms)} later"

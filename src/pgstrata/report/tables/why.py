@@ -27,8 +27,8 @@ IN_USE: Mapping[str, str] = {
     "cpu_steal": "Stolen",
     "server_cpu": "Processors the server used",
     "server_cpu_wait": "Server processes waiting for one",
-    "client_cpu": "Thread of pgbench running",
-    "client_cpu_wait": "Thread of pgbench waiting",
+    "client_cpu": "Thread of the client running",
+    "client_cpu_wait": "Thread of the client waiting",
     "dirty_bytes": "Dirty memory",
 }
 

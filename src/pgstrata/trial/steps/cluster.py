@@ -373,7 +373,7 @@ def run_beside_load(context: TrialContext, cell: Cell, outputs: tuple[str, str],
     context.recorder.write_text(f"cells/{cell.id}/raw/{raw}", printed)
     code = wait_for_run(context, process, load.timeout_s)
     if code != 0:
-        raise TrialError(f"pgbench beside {what} ended with exit code {code}", hint=f"raw/{outputs[1]}")
+        raise TrialError(f"the load beside {what} ended with exit code {code}", hint=f"raw/{outputs[1]}")
     return printed
 
 

@@ -25,7 +25,7 @@ STOP_PATIENCE_S = 30.0
 
 
 def connections_of(stack: Stack) -> int:
-    """Connections that a pooler opens to each server in addition to those of pgbench's clients."""
+    """Connections that a pooler opens to each server in addition to those of the clients."""
     name = stack.topology.pooler if stack.topology is not None else None
     return POOLERS[name].beside if name is not None else 0
 

@@ -1,4 +1,4 @@
-"""The probes of a run: started before pgbench, stopped after it, their files made into series."""
+"""The probes of a run: started before the client, stopped after it, their files made into series."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ BACKUP_BYTES_PER_S = 100e6
 
 
 SLICE_OVERHEAD_S = 0.25
-"""To start pgbench and to synchronise, for each turn."""
+"""To start the client and to synchronise, for each turn."""
 CAPACITY_STEPS = 12
 """Halving and bisecting to 2.5 %, with the runs that confirm."""
 

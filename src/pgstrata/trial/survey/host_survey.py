@@ -41,7 +41,7 @@ class Site:
     given_conf: Mapping[str, GivenConf]
     medium: str
     database_digest: str
-    """SHA-256 of the user's own file to load; empty where pgbench makes the tables."""
+    """SHA-256 of the user's own file to load; empty where the driver makes the tables."""
     facts: Facts
     """Facts of the host when it was looked over."""
     caches_kept: str = ""
