@@ -100,6 +100,9 @@ def test_a_replay_runs_on_the_dump_and_every_block_begins_with_it(place: Path) -
         assert 0.3 < cell.result.duration_s < 5
         assert cell.result.tps == pytest.approx(8 / cell.result.duration_s)
         assert "lateness_driver_p99_ms" in cell.result.extra
+        (statement,) = cell.result.scripts
+        assert (statement.name, statement.transactions) == ("insert into item values (?) (00)", 8)
+        assert 0 < statement.percentiles_ms["p99"] < 5000
 
 
 FILL = "psql -qXc 'CREATE TABLE sold AS SELECT n FROM generate_series(1, {scale} * 1000) n'"

@@ -1,4 +1,4 @@
-"""Results by script, of cells whose workload is a mix of scripts."""
+"""Results by script, of cells whose workload is a mix of scripts; by statement, of a replayed load."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ScriptRun(BaseModel):
-    """One script of a mix in a run, as pgbench printed them; in slices, the sums of a stack's turns.
+    """One script of a mix, or one statement of a load, in a run; in slices, the sums of a stack's turns.
 
     Threads of pgbench count scripts without a lock, so that a few transactions are missing here.
     """
@@ -14,7 +14,7 @@ class ScriptRun(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: str
-    """The builtin script, or the file without folder and ending."""
+    """The builtin script, the file without folder and ending, or the statement without its literals."""
     weight: int | None = Field(None, ge=0)
     transactions: int = Field(ge=0)
     tps: float = Field(ge=0, le=1e12)

@@ -180,7 +180,9 @@ def summed(runs: Sequence[ToolRun]) -> ToolRun:
     results = [run.result for run in runs]
     counts = [result["transactions"] for result in results]
     transactions, seconds = sum(counts), sum(measured_s(run) for run in runs)
-    by_script = zip(*(result.get("scripts", ()) for result in results), strict=True)
+    by_script: dict[str, list[Mapping[str, Any]]] = {}
+    for script in (script for result in results for script in result.get("scripts", ())):
+        by_script.setdefault(script["name"], []).append(script)
     return ToolRun(
         runs[0].where,
         runs[0].script,
@@ -192,7 +194,7 @@ def summed(runs: Sequence[ToolRun]) -> ToolRun:
             **{name: sum(result.get(name) or 0 for result in results) for name in _ADDED},
             "percentiles_ms": results[-1].get("percentiles_ms", {}),
             "initial_connection_ms": results[0].get("initial_connection_ms"),
-            "scripts": [_summed_script(turns, seconds) for turns in by_script],
+            "scripts": [_summed_script(turns, seconds) for turns in by_script.values()],
         },
         messages=[line for run in runs for line in run.messages],
     )
@@ -205,7 +207,7 @@ def _summed_script(turns: Sequence[Mapping[str, Any]], seconds: float) -> dict[s
     counts = [one["transactions"] for one in turns]
     return {
         **turns[-1],
-        **{name: sum(one[name] for one in turns) for name in ("transactions", "failed", "skipped")},
+        **{name: sum(one.get(name) or 0 for one in turns) for name in ("transactions", "failed", "skipped")},
         "tps": sum(counts) / seconds if seconds else 0.0,
         "latency_avg_ms": _mean([one["latency_avg_ms"] for one in turns], counts),
         "latency_stddev_ms": None,

@@ -21,6 +21,9 @@ PROGRAM = str(OWN.with_name(LOAD_PROGRAM))
 LOAD_NAME = "my.load"
 _PERCENTILES = ("p50", "p95", "p99")
 _LATENESS = ("lateness_driver", "lateness_server")
+MOST_STATEMENTS = 20
+"""Statements whose figures become part of a run's result: those that took the most time."""
+LONGEST_NAME = 80
 
 
 def _lacking(host: Host) -> str | None:
@@ -76,10 +79,24 @@ class ReplayDriver(LoadDriver):
                 "transactions": found["transactions"],
                 "failed": sum(found["errors"].values()),
                 "percentiles_ms": {name: found["response"][f"{name}_ms"] for name in _PERCENTILES},
+                "scripts": [_statement(one, found["seconds"]) for one in found["digests"][:MOST_STATEMENTS]],
             },
             progress=[(float(one["second"]), float(one["transactions"]), 0.0, 0.0) for one in seconds],
             incomplete=_incomplete(found),
         )
+
+
+def _statement(one: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """The figures of a statement in the form of a script's; the digest keeps names apart that are cut."""
+    answered = one["count"] - one["errors"]
+    return {
+        "name": f"{one['statement'][:LONGEST_NAME]} ({one['digest'][:8]})",
+        "transactions": answered,
+        "tps": answered / seconds if seconds else 0.0,
+        "failed": one["errors"],
+        "latency_avg_ms": one["mean_ms"],
+        "percentiles_ms": {name: one[f"{name}_ms"] for name in _PERCENTILES},
+    }
 
 
 def _incomplete(found: Mapping[str, Any]) -> str:

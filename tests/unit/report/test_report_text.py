@@ -315,14 +315,14 @@ def with_scripts(data: CampaignData, *names: str) -> CampaignData:
 
 
 def test_scripts_of_a_mix_are_in_every_text(data: CampaignData, tmp_path: Path) -> None:
-    assert "The scripts of the mix" not in render_terminal(data, judge(data))
+    assert "Scripts of the mix, statements of the load" not in render_terminal(data, judge(data))
     nasty = "<script>alert(1)</script>|*x*"
     known = with_scripts(data, "orders", nasty)
     found = judge(known)
     page = write_html(known, found, tmp_path / "page.html").read_text()
     markdown = render_markdown(known, found)
     for text in (render_terminal(known, found, 220), markdown, page):
-        assert "The scripts of the mix" in text
+        assert "Scripts of the mix, statements of the load" in text
         for shown in ("orders", "33.3 %", "66.7 %", "2.25 ms", "1.5", "7.75 ms"):
             assert shown in text
     assert "None" not in markdown

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.file.campaign import load_campaign
-from pgstrata.workload.driver import RunOutput, RunRequest, driver_of
-from pgstrata.workload.replay_driver import PROGRAM, ReplayDriver
+from pgstrata.workload.driver import RunOutput, RunRequest, driver_of, summed
+from pgstrata.workload.replay_driver import MOST_STATEMENTS, PROGRAM, ReplayDriver
 from pgstrata.workload.target import Target
 
 FIGURES = {"mean_ms": 2.0, "p50_ms": 1.0, "p95_ms": 3.0, "p99_ms": 4.0, "max_ms": 9.0}
@@ -20,6 +22,11 @@ RESULT = {
     "seconds": 2.0, "statements": 14, "transactions": 6, "tps": 3.0, "statements_per_s": 7.0, "unfinished": 0,
     "errors": {"22012": 2}, "lost_connections": 0, "gave_up": False, "response": FIGURES, "latency": FIGURES,
     "lateness_driver": {**FIGURES, "p99_ms": 0.5}, "lateness_server": FIGURES,
+    "digests": [
+        {"digest": f"{n:08x}00000000", "statement": f"{'select ' * 20}{n}", "count": 30 - n, "errors": n % 2, "share": 0.1,
+         **FIGURES}
+        for n in range(25)
+    ],
 }  # fmt: skip
 
 
@@ -76,6 +83,17 @@ def test_a_result_has_rates_percentiles_and_lateness(tmp_path: Path) -> None:
     assert (run.result["failed"], run.result["transactions"], run.result["duration_s"]) == (2, 6, 2.0)
     assert run.progress == [(1.0, 3.0, 0.0, 0.0)]
     assert run.incomplete == ""
+
+
+def test_the_statements_that_took_most_are_told_like_the_scripts_of_a_mix(tmp_path: Path) -> None:
+    run = parsed(tmp_path)
+    scripts = [ScriptRun.model_validate(one) for one in run.result["scripts"]]
+    assert len(scripts) == MOST_STATEMENTS == len({one.name for one in scripts})
+    assert (scripts[1].transactions, scripts[1].failed, scripts[1].tps) == (28, 1, 14.0)
+    assert scripts[1].percentiles_ms == {"p50": 1.0, "p95": 3.0, "p99": 4.0}
+    other = replace(run, result={**run.result, "scripts": run.result["scripts"][1:]})
+    turns = {one["name"]: one for one in summed([run, other]).result["scripts"]}
+    assert [turns[one.name]["transactions"] for one in scripts[:2]] == [30, 56]
 
 
 def test_a_run_that_lost_its_server_does_not_count(tmp_path: Path) -> None:

@@ -64,13 +64,24 @@ def further_tables(findings: Findings, cell: CellFinding) -> tuple[FurtherTable,
 
 
 def _script_table(stacks: Sequence[StackFinding]) -> FurtherTable:
-    """A row for each script of each stack; none if the workload is one script."""
+    """A row for each script of each stack, or statement of a load; none if the workload is one script."""
     return FurtherTable(
         "scripts",
-        "The scripts of the mix",
-        "Over all runs of a stack. Share: of the transactions of all scripts. Latencies are those of the script's own "
-        "transactions; p99: mean over the runs, where all are logged. Verdicts are on the mix as a whole.",
-        ("Stack", "Script", "Weight", "Share", "TPS", "Latency", "Standard deviation", "p99", "Failed or skipped"),
+        "Scripts of the mix, statements of the load",
+        "Over all runs of a stack. Share: of all transactions or statements in this table. Latencies are those of the "
+        "script or statement; p99: mean over the runs, where all are logged. Verdicts are on the whole. Of a load, the "
+        "statements that took the most time are shown.",
+        (
+            "Stack",
+            "Script or statement",
+            "Weight",
+            "Share",
+            "TPS",
+            "Latency",
+            "Standard deviation",
+            "p99",
+            "Failed or skipped",
+        ),
         2,
         tuple((stack.name, *_script_row(script)) for stack in stacks for script in stack.scripts),
     )
