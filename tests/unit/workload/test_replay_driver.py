@@ -23,8 +23,7 @@ RESULT = {
     "errors": {"22012": 2}, "lost_connections": 0, "gave_up": False, "response": FIGURES, "latency": FIGURES,
     "lateness_driver": {**FIGURES, "p99_ms": 0.5}, "lateness_server": FIGURES,
     "digests": [
-        {"digest": f"{n:08x}00000000", "statement": f"{'select ' * 20}{n}", "count": 30 - n, "errors": n % 2, "share": 0.1,
-         **FIGURES}
+        {"digest": f"{n:08x}00000000", "statement": f"{'select ' * 20}{n}", "count": 30 - n, "errors": n % 2, **FIGURES}
         for n in range(25)
     ],
 }  # fmt: skip
