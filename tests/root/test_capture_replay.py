@@ -18,6 +18,8 @@ from pgstrata.host.delivery import LOAD_PROGRAM, OWN
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command
 from pgstrata.postgres.server import Server
+from pgstrata.record.reader import read
+from small_campaigns import QUICK, campaign, run, stack
 
 pytestmark = pytest.mark.skipif(not OWN.with_name(LOAD_PROGRAM).exists(), reason="strata-load is not built")
 LOGGED = {"log_min_duration_statement": "0"}
@@ -175,3 +177,18 @@ def test_a_mix_from_statements_runs(host: LocalHost, server: Server, folder: Pat
     done = captures.user("pgbench", "--transactions", "50", "--no-vacuum", "--protocol", "extended", *scripts)
     assert "number of transactions actually processed: 50/50" in done
     assert "number of failed transactions: 0" in done
+
+
+def test_a_restore_is_timed_by_phase(captures: Captures, place: Path) -> None:
+    dump = captures.place / "shop.dump"
+    dump.touch()
+    shutil.chown(dump, captures.server.user)
+    captures.user("pg_dump", "--format=custom", f"--file={dump}")
+    workload = {"pg_restore": str(dump), "script": "select-only"}
+    major = captures.server.installation.major
+    asked = campaign({**stack("memory", "tmpfs"), "postgresql": {**QUICK, "major": major}}, workload=workload)
+    assert run(place, asked).counts == {"ok": 1}
+    (trial,) = read(place / "out").trials
+    assert trial.load is not None
+    assert list(trial.load.phases_s) == ["tables", "rows", "indexes and constraints", "vacuum"]
+    assert trial.load.total_s == pytest.approx(sum(trial.load.phases_s.values()))

@@ -310,7 +310,11 @@ def test_loading_space_and_wal(server: Server, host: LocalHost, folder: Path) ->
     connection = ("-h", server.run_directory, "-p", str(server.port), "-U", "postgres")
     host.run(Command((tool, *connection, "-Fc", "-f", dump, "bench"), user=server.user, cwd="/"))
     server.execute("CREATE DATABASE again;")
-    host.run(plan_pg_restore(server, "again", dump, 2, 60))
+    for phase in plan_pg_restore(server, "again", dump, 2, 60):
+        host.run(phase)
+    assert server.value(
+        "SELECT count(*) AS n FROM pg_constraint WHERE conrelid = 'pgbench_accounts'::regclass", "again"
+    )
     assert server.value("SELECT count(*) AS n FROM pgbench_accounts", "again") == 100000
 
     script = folder / "mine.sql"

@@ -103,18 +103,27 @@ def plan_sql_file(server: Server, database: str, path: str, timeout_s: float) ->
     return server.as_user(*server.psql(database), "--file", path, timeout_s=timeout_s)
 
 
-def plan_pg_restore(server: Server, database: str, path: str, jobs: int, timeout_s: float) -> Command:
-    """Loads the user's own database from an archive of pg_dump that lies on the host."""
+RESTORE_PHASES = {"tables": "pre-data", "rows": "data", "indexes and constraints": "post-data"}
+"""Phases of a restore, with the section of the archive that each one restores."""
+
+
+def plan_pg_restore(server: Server, database: str, path: str, jobs: int, timeout_s: float) -> tuple[Command, ...]:
+    """Return the commands that load the user's own database from an archive of pg_dump that lies on the host: one for
+    each of RESTORE_PHASES."""
     program = f"{server.installation.client_directory}/pg_restore"
-    return server.as_user(
-        program,
-        "--host", server.run_directory,
-        "--port", str(server.port),
-        "--username", SUPERUSER,
-        "--dbname", database,
-        "--jobs", str(jobs),
-        "--no-owner", "--exit-on-error", path,
-        timeout_s=timeout_s,
+    return tuple(
+        server.as_user(
+            program,
+            "--host", server.run_directory,
+            "--port", str(server.port),
+            "--username", SUPERUSER,
+            "--dbname", database,
+            "--jobs", str(jobs),
+            "--section", section,
+            "--no-owner", "--exit-on-error", path,
+            timeout_s=timeout_s,
+        )
+        for section in RESTORE_PHASES.values()
     )  # fmt: skip
 
 

@@ -6,10 +6,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, command
 from pgstrata.postgres.database import (
+    RESTORE_PHASES,
     TABLESPACE_OIDS,
     plan_create_tablespaces,
     plan_pg_restore,
@@ -230,8 +232,8 @@ def _fill_step(setup: TrialSetup) -> Step:
     if workload.pg_restore is not None:
         load = plan_pg_restore(server, DATABASE, there, workload.jobs, USER_FILE_TIMEOUT_S)
     else:
-        load = plan_sql_file(server, DATABASE, there, USER_FILE_TIMEOUT_S)
-    commands = _planned(load, vacuum, command("rm", "--force", there))
+        load = (plan_sql_file(server, DATABASE, there, USER_FILE_TIMEOUT_S),)
+    commands = _planned(*load, vacuum, command("rm", "--force", there))
     return Step("load", commands, act=partial(_fill_from_file, path=own), tells=(f"send {own} to {there}",))
 
 
@@ -325,14 +327,14 @@ def _fill_from_file(context: TrialContext, *, path: str) -> None:
     if restore:
         require_pg_restore(context.server)
     context.host.send(path, _sent_database(context.setup))
-    began_s = time.monotonic()
-    done = context.executor.run_next()
-    context.recorder.write_text("raw/load.out", done.stdout)
-    context.recorder.write_text("raw/load.err", done.stderr)
+    how: Literal["pg_restore", "sql"] = "pg_restore" if restore else "sql"
+    phases = (*(RESTORE_PHASES if restore else ("statements",)), "vacuum")
+    done = {phase: context.executor.run_next() for phase in phases}
     context.executor.run_next()
-    context.executor.run_next()
-    how = "pg_restore" if restore else "sql"
-    context.recorder.write("load.json", LoadRecord(how=how, total_s=time.monotonic() - began_s))
+    context.recorder.write_text("raw/load.out", "".join(one.stdout for one in done.values()))
+    context.recorder.write_text("raw/load.err", "".join(one.stderr for one in done.values()))
+    phases_s = {phase: one.duration_s for phase, one in done.items()}
+    context.recorder.write("load.json", LoadRecord(how=how, total_s=sum(phases_s.values()), phases_s=phases_s))
 
 
 def _stop(context: TrialContext, *, asks_oids: bool) -> None:
