@@ -419,8 +419,7 @@ class LoadRecord(Record):
     how: Literal["fresh", "copy", "keep", "sql", "pg_restore"]
     total_s: float | None = None
     phases_s: dict[str, float] = {}
-    """Seconds by the driver's names (pgbench: create tables, client-side generate, vacuum, primary keys); of a restored
-    archive tables, rows, indexes and constraints, vacuum."""
+    """By the driver's names; of a restored archive tables, rows, indexes and constraints, vacuum."""
 
 
 class SpaceRecord(Record):
