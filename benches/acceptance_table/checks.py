@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from acceptance_table.efficiency import runs_with_known_scatter
 from acceptance_table.outcome import Result, mean
-from acceptance_table.scenarios import BEHIND, LOSSY, PROOF, RARER, REMEMBERING, SHOWN
+from acceptance_table.scenarios import BEHIND, LOSSY, MODES, PROOF, RARER, REMEMBERING, SHOWN
 from acceptance_table.turns import PROVEN, TWO_MODES
 from pgstrata.analyze.campaign.simulate import LEVELS
 
@@ -41,7 +42,7 @@ class Check:
 
 
 def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
-    """Rows 1 to 6, 9 to 17, 23, 24 and 29 to 31, of whatever scenarios were run."""
+    """Rows 1 to 6, 9 to 19, 23, 24 and 29 to 31, of whatever scenarios were run."""
     for name, found in ((name, found) for name, found in results.items() if found):
         count = len(found)
         if name.startswith("slices"):
@@ -70,8 +71,15 @@ def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
         if name in PROOF:
             yield Check("12", name, "runs", mean(r.runs for r in found), True, PROOF[name][-1], count, rate=False)
             yield Check("12", name, "proven", mean(r.all_proven for r in found), False, 0.95, count)
+            if name.startswith("proof against"):
+                share = mean(r.runs for r in found) / runs_with_known_scatter(*PROOF[name][:-1])
+                yield Check("19", name, "runs, of those with known scatter", share, True, 1.5, count, rate=False)
         if name in REMEMBERING:
             yield Check("17", name, "false claim", false, True, REMEMBERING[name], count)
+        if name in MODES:
+            yield Check("18", name, "false claim", false, True, MODES[name], count)
+            both = mean(r.both_came for r in found)
+            yield Check("18", name, "false claim though both modes came", both, True, 0.03, count)
         if name in LOSSY:
             better = mean(r.lossy_better for r in found)
             yield Check("16", name, "called better or chosen", better, True, LOSSY[name], count)
@@ -90,7 +98,7 @@ def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
             yield Check("5", name, "falsely equal", mean(r.equal for r in found), True, 0.05, count)
         covered = [r.confirm_covers for r in found if r.confirm_covers is not None]
         # Of a mixture with a bad mode the robust location is not the difference of the effects.
-        if len(covered) >= 20 and not name.startswith(("rare", "hidden", "lossy", "memory")):
+        if len(covered) >= 20 and not name.startswith(("rare", "hidden", "lossy", "memory", "modes")):
             yield Check("2", name, "confirm interval covers", mean(covered), False, 0.95, len(covered))
         if name.startswith(("A/A", "equal-5", "spread", "declared")):
             yield Check("2", name, "all intervals cover", mean(r.all_cover for r in found), False, 0.95, count)

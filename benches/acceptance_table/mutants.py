@@ -53,6 +53,11 @@ def _robust_alone() -> Callable[[], None]:
     return _replaced(equivalence, "_opposed_n", lambda mean, value: None)
 
 
+def _modes_ignored() -> Callable[[], None]:
+    """Claims of any size beside two modes of the differences."""
+    return _replaced(equivalence, "MODES_APART", 0.0)
+
+
 def _without_least_runs() -> Callable[[], None]:
     """Equal however few runs there are."""
     defaults = equivalence.judge_pair.__kwdefaults__
@@ -219,6 +224,7 @@ RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "plain-mean": _without_plain_mean,
     "independent": _independent_pairs,
     "mean-side": _robust_alone,
+    "modes-ignored": _modes_ignored,
     "least-runs": _without_least_runs,
     "chosen": _chosen_by_screening,
     "own-scatter": _without_own_scatter,

@@ -62,6 +62,8 @@ class Result:
     """Whether any pair of the leader ends without an interval."""
     lossy_better: bool = False
     """Whether the last stack is chosen or called better than any other."""
+    both_came: bool = False
+    """A false claim on a pair whose differences had come from both modes of the last stack's builds."""
     told_behind: float = math.nan
     """Share of the stacks that differ from the leader which a verdict says are worse."""
 
@@ -113,6 +115,7 @@ def simulate(job: Job) -> Result:
         growing=any(True for _ in found.ageing()),
         unbounded=any(math.isinf(p.verdict.interval.low) for p in leading),
         lossy_better=_is_better(scenario.names[-1], found),
+        both_came=any(_is_false(scenario, p) and _had_both(scenario, p) for p in (*found.screened, *found.confirmed)),
         told_behind=mean(_proves(scenario, p) for p in leading if _difference(scenario, p)),
     )
 
@@ -167,12 +170,19 @@ def _proves(scenario: Scenario, pair: PairConclusion) -> bool:
 
 
 def _false_claim(scenario: Scenario, found: CellConclusion) -> bool:
-    for pair in (*found.screened, *found.confirmed):
-        difference, verdict = _difference(scenario, pair), pair.verdict.verdict
-        wrong_way = (verdict == "better" and difference <= 0) or (verdict == "worse" and difference >= 0)
-        if wrong_way or (verdict == "equal" and abs(difference) >= pair.bound):
-            return True
-    return False
+    return any(_is_false(scenario, pair) for pair in (*found.screened, *found.confirmed))
+
+
+def _is_false(scenario: Scenario, pair: PairConclusion) -> bool:
+    difference, verdict = _difference(scenario, pair), pair.verdict.verdict
+    wrong_way = (verdict == "better" and difference <= 0) or (verdict == "worse" and difference >= 0)
+    return wrong_way or (verdict == "equal" and abs(difference) >= pair.bound)
+
+
+def _had_both(scenario: Scenario, pair: PairConclusion) -> bool:
+    """Whether differences lie beyond half a mode on both sides of the truth."""
+    off, half = pair.in_blocks - _difference(scenario, pair), scenario.noise.mode / 2
+    return half > 0 and bool((off > half).any() and (off < -half).any())
 
 
 def mean(values: Iterable[bool | float]) -> float:

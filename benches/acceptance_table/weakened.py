@@ -44,6 +44,7 @@ WEAKENED = (
     Weakened("plain-mean", RARE_AND_BAD, "11", 30),
     Weakened("independent", "memory .5 of 2", "17", 200),
     Weakened("mean-side", "lossy 2, 5 % ahead, 15% x -50%", "16", 60),
+    Weakened("modes-ignored", "modes 2, quiet", "18", 100),
     Weakened("modes-untold", "hidden 5% x -80% margin 2%", "24", 100),
     Weakened("least-runs", RARE_AND_BAD, "11", 30),
     Weakened("chosen", "ahead 4 scatter 10, quietest", "10", 30),

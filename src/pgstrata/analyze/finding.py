@@ -57,6 +57,18 @@ class Rounds(Finding):
     high: float | None
 
 
+class Modes(Finding):
+    """Two modes of the differences of a pair, as of builds that come out faster or slower. They keep a difference that
+    is smaller than twice their distance from being proven until the mean of all rounds proves it."""
+
+    low: float
+    """Mean of the rounds of each mode, in the unit of `ratio`."""
+    high: float
+    below: int
+    """Rounds of the lower mode."""
+    above: int
+
+
 Uncounted = dict[str, Transactions]
 """Transactions by stack, for stacks with a notable share."""
 Unlike = dict[str, dict[str, str]]

@@ -16,6 +16,7 @@ from pgstrata.analyze.finding import (
     Finding,
     Kind,
     MetricScale,
+    Modes,
     Rounds,
     Source,
     TimeKind,
@@ -260,6 +261,8 @@ class Comparison(Finding):
     """For an equal pair: a mode in a smaller share of the runs could have been missed (confidence 0.95)."""
     rounds: Rounds | None = None
     """Null without blocks (imports), over hosts, and for metrics that were not declared."""
+    modes: Modes | None = None
+    """Null unless two modes keep the pair undecided."""
     cross_check: float | None = None
     """The Hodges-Lehmann estimate of the same ratio or difference, if it differs by more than half a margin."""
     uncounted: Uncounted = Field(default_factory=dict)

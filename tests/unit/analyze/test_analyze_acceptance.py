@@ -9,7 +9,7 @@ from acceptance_table.checks import Check, campaign_checks
 from acceptance_table.mutants import RULES
 from acceptance_table.outcome import Job, simulate
 from acceptance_table.running import run_jobs
-from acceptance_table.scenarios import RARE_AND_BAD, RARER, SHOWN, scenarios
+from acceptance_table.scenarios import MODES, RARE_AND_BAD, RARER, SHOWN, scenarios
 from acceptance_table.shapes import robustness_checks, shape_checks
 from acceptance_table.summary import print_summary
 from acceptance_table.telling import telling_checks
@@ -78,6 +78,7 @@ def test_rows_of_proof_hold() -> None:
     names = ["proof against 4, 20 % at 3 %", "proof best 4, 20 % at 3 %", "A/A against 4, baseline 20 %, others 2 %"]
     checks = list(campaign_checks(run_jobs(names, CAMPAIGNS, Inline())))
     assert len([c for c in checks if c.row == "12"]) == 4
+    assert len([c for c in checks if c.row == "19"]) == 1
     assert [c for c in checks if not c.holds(SIGMAS)] == []
 
 
@@ -97,6 +98,12 @@ def test_rows_of_a_declared_number_of_blocks_hold() -> None:
 
 def test_rare_bad_runs_are_not_called_equal() -> None:
     checks = list(campaign_checks(run_jobs([RARE_AND_BAD], CAMPAIGNS, Inline())))
+    assert [c for c in checks if not c.holds(SIGMAS)] == []
+
+
+def test_rows_of_builds_in_two_modes_hold() -> None:
+    checks = list(campaign_checks(run_jobs(list(MODES), CAMPAIGNS, Inline())))
+    assert len([c for c in checks if c.row == "18"]) == 2 * len(MODES)
     assert [c for c in checks if not c.holds(SIGMAS)] == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.finding import Rounds
+from pgstrata.analyze.finding import Modes, Rounds
 from pgstrata.analyze.findings import (
     CampaignFinding,
     Comparison,
@@ -40,7 +40,9 @@ def stack_of(name: str, tps: float) -> StackFinding:
 
 
 def test_a_flipped_ratio_is_its_inverse_with_bounds_exchanged() -> None:
-    flipped = flip(compare(rounds=Rounds(blocks=5, better=1, worse=4, low=0.7, high=0.95)))
+    modes = Modes(low=0.8, high=1.25, below=4, above=1)
+    flipped = flip(compare(rounds=Rounds(blocks=5, better=1, worse=4, low=0.7, high=0.95), modes=modes))
+    assert flipped.modes == Modes(low=0.8, high=1.25, below=1, above=4)
     assert flipped.rounds is not None
     assert (flipped.rounds.better, flipped.rounds.worse) == (4, 1)
     assert flipped.rounds.low == pytest.approx(1 / 0.95)

@@ -19,7 +19,7 @@ from pgstrata.analyze.campaign.statements import (
     Price,
     Statement,
 )
-from pgstrata.analyze.finding import Rounds, Verdict
+from pgstrata.analyze.finding import Modes, Rounds, Verdict
 from pgstrata.report.sentences.statements import Tone, sentence, tone_of
 
 
@@ -67,6 +67,11 @@ def pair(relation: Verdict, amount: float, low: float | None, high: float | None
         (
             pair("undecided", 0.5, 0.1, 2.5, rounds=Rounds(blocks=1, better=0, worse=1, low=None, high=None)),
             "`a` vs `b`: 0.500× (0.100 ... 2.50×): **undecided**.",
+        ),
+        (
+            pair("undecided", 1.05, 0.94, 1.2, modes=Modes(low=0.92, high=1.08, below=1, above=6)),
+            "`a` vs `b`: +5 % (-6 ... +20): **undecided**. The rounds fall into two modes that are 17 % apart (1 and "
+            "6 rounds), as when builds come out fast or slow: a difference of this size takes more rounds of both.",
         ),
         (
             pair("undecided", 0.992, 0.404, 2.43, settled_by_pairs=1904, sigma=0.3, source="hosts"),

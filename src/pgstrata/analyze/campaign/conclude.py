@@ -59,6 +59,7 @@ from pgstrata.analyze.stats.screen import STOP_PROBABILITY, probability_within_m
 from pgstrata.analyze.stats.screened_scatter import Scatter
 from pgstrata.analyze.stats.serial import inflated, told_correlation
 from pgstrata.analyze.stats.shared_scatter import RUNS_TO_SHARE, evident_in_table
+from pgstrata.analyze.stats.two_modes import two_modes
 from pgstrata.record.decision import COMPARISON, Observation, Stage
 
 
@@ -412,6 +413,7 @@ def _fitted_pairs(
             g=SCREEN_G,
             equivalence_alpha=rates.equivalence,
             serial=inflated(estimate, table.differences(i, j)) if paired else None,
+            modes=two_modes(table.differences(i, j), estimate) if paired else None,
             one_look=design.one_look,
         )
         names, sigma = (design.stacks[i], design.stacks[j]), math.sqrt(fit.variance[i] + fit.variance[j])

@@ -13,7 +13,7 @@ from pgstrata.analyze.campaign.evidence import Evidence
 from pgstrata.analyze.campaign.scale import Metric
 from pgstrata.analyze.campaign.statements import PairStatement
 from pgstrata.analyze.crash import share_bound
-from pgstrata.analyze.finding import Kind, Rounds, Source, Uncounted, Unlike
+from pgstrata.analyze.finding import Kind, Modes, Rounds, Source, Uncounted, Unlike
 from pgstrata.analyze.findings import Comparison, HostFinding, HostsFinding
 from pgstrata.analyze.stats.comparison import Design
 from pgstrata.analyze.stats.equivalence import PairVerdict, mean_of_differences
@@ -82,6 +82,7 @@ class PairFindings:
             sigma=pair.sigma,
             unseen_mode=unseen_mode(verdict),
             rounds=_rounds(pair, metric) if declared else None,
+            modes=_modes(verdict, metric) if declared else None,
             **self.caveats(pair.a, pair.b),
             cross_check=_cross_check(pair, metric) if declared else None,
         )
@@ -106,6 +107,15 @@ def _rounds(pair: PairConclusion, metric: Metric) -> Rounds | None:
         return None
     low, high = sorted_bounds(metric, t_interval(mean_of_differences(d), ALPHA))
     return Rounds(blocks=d.size, better=int((d > 0).sum()), worse=int((d < 0).sum()), low=low, high=high)
+
+
+def _modes(verdict: PairVerdict, metric: Metric) -> Modes | None:
+    found = verdict.modes
+    if found is None:
+        return None
+    parts = ((metric.from_model(found.low), found.below), (metric.from_model(found.high), found.above))
+    (low, below), (high, above) = sorted(parts)
+    return Modes(low=low, high=high, below=below, above=above)
 
 
 _SHARED = (PairStatement.model_fields.keys() & Comparison.model_fields.keys()) - {"margin", "sigma"}

@@ -53,6 +53,8 @@ class Noise:
     """Share of the last stack's runs that are in its bad mode, ..."""
     bad_loss: float = 0.0
     """... and the loss in that mode."""
+    mode: float = 0.0
+    """The last stack's builds are by this much faster or slower (logarithm), half of them each."""
     sigma_factors: tuple[float, ...] = ()
     """Factor of sigma_run of each stack; 1 for stacks beyond the list."""
     run_s: float = 300.0
@@ -105,12 +107,13 @@ class Machine:
         return BASE_TPS * math.exp(y)
 
     def _rare(self, last: bool) -> float:
-        """Steps of the machine and the bad mode; draws no random numbers if neither is configured."""
+        """Steps of the machine, the bad mode and the two modes; draws no random numbers for what is not configured."""
         noise = self.noise
         if noise.step_chance and self.rng.random() < noise.step_chance:
             self._level += self.rng.normal(0, STEP_SD)
         bad = last and noise.bad_share and self.rng.random() < noise.bad_share
-        return self._level + (math.log(1 - noise.bad_loss) if bad else 0.0)
+        of_build = noise.mode * (1 if self.rng.random() < 0.5 else -1) if last and noise.mode else 0.0
+        return self._level + of_build + (math.log(1 - noise.bad_loss) if bad else 0.0)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pgstrata.analyze.finding import Finding, Rounds, Source, Uncounted, Unlike, Verdict
+from pgstrata.analyze.finding import Finding, Modes, Rounds, Source, Uncounted, Unlike, Verdict
 
 
 class StatementBase(Finding):
@@ -70,6 +70,7 @@ class PairStatement(Claim):
     unseen_mode: float | None = None
     """For an equal pair: a mode in a smaller share of the runs could have been missed."""
     rounds: Rounds | None = None
+    modes: Modes | None = None
 
 
 class NotConfirmed(StatementBase):

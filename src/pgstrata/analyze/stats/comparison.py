@@ -37,6 +37,7 @@ from pgstrata.analyze.stats.screen import EARLY_FREEDOM, MIN_BLOCKS, STOP_PROBAB
 from pgstrata.analyze.stats.screened_scatter import Scatter, scatter_in_screening, with_screening
 from pgstrata.analyze.stats.serial import inflated
 from pgstrata.analyze.stats.shared_scatter import evident_in_pairs, evident_in_table, pair_estimates
+from pgstrata.analyze.stats.two_modes import two_modes
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.spec.campaign import Goal
 
@@ -309,6 +310,7 @@ def judge_pairs(
             equivalence_alpha=rates.equivalence,
             different=r if len(pairs) > 1 else None,
             serial=s,
+            modes=two_modes(table.differences(i, j), e),
             one_look=one_look,
         )
         for e, s, (i, j), p, r in zip(estimates, serial, at, pairs, rejected, strict=True)

@@ -10,8 +10,10 @@ mean too,
     mean(d) +- t(1 - 1.5 alpha/2; n - 1) sd(d) / sqrt(n)  inside (-bound, bound)
 
 (Welch's form for unpaired runs). Likewise a difference is better or worse only if the 85 % interval of the plain mean
-lies on the same side of zero; otherwise that interval widens the interval of the difference. If more runs are possible,
-equality also requires enough runs to show a bad mode of one run in ten: 0.9^32 = 0.034.
+lies on the same side of zero; otherwise that interval widens the interval of the difference. Below twice the distance
+of two modes (`two_modes.py`), which the plain mean weighs by their shares, its interval has the error rate of the
+difference itself, the larger of both standard errors, and the degrees of freedom of the estimate. If more runs are
+possible, equality also requires enough runs to show a bad mode of one run in ten: 0.9^32 = 0.034.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from pgstrata.analyze.stats.interval import (
     t_interval,
     t_p,
 )
+from pgstrata.analyze.stats.two_modes import TwoModes
 
 Verdict = Literal["better", "worse", "equal", "undecided"]
 
@@ -41,6 +44,8 @@ LEAST_RUNS = 32
 """Runs of each stack before two are called equal in a campaign, which can be continued. Imports cannot."""
 MEAN_ALPHA = 0.15
 """Level of the interval of the plain mean, which must lie on the same side of zero as the difference."""
+MODES_APART = 2.0
+"""A difference below this many distances of two modes needs the plain mean at the error rate of the claim."""
 MEAN_SHARE = 1.5
 """In simulations 1 finds fewer than 90 % of the equal pairs within 60 pairs, and 2 calls a stack with rare bad runs
 equal in more than 5 % of campaigns (docs/statistics.md)."""
@@ -66,6 +71,8 @@ class PairVerdict:
     opposed_n: float | None
     """If the plain mean alone does not prove the difference: the number of runs with which it would if it stays as it
     is, infinite if it lies on the other side. None otherwise."""
+    modes: TwoModes | None
+    """Two modes that keep a smaller difference from being proven."""
     one_look: bool
     """True if the verdict holds for a number of blocks declared beforehand, and for no other."""
 
@@ -109,9 +116,11 @@ def judge_pair(
     equivalence_alpha: float = EQUIVALENCE_ALPHA,
     different: bool | None = None,
     serial: Estimate | None = None,
+    modes: TwoModes | None = None,
     one_look: bool = False,
 ) -> PairVerdict:
-    """Judge one pair; `serial` is the estimate of the difference if blocks resemble their neighbours.
+    """Judge one pair; `serial` is the estimate of the difference if blocks resemble their neighbours, `modes` those
+    of the differences.
 
     `different` overrides the interval (Holm over several pairs). An interval that contains zero then ends at zero, as
     it does for a rejection made possible by other pairs (Guilbaud, Biometrical Journal 50, 2008).
@@ -124,21 +133,37 @@ def judge_pair(
     plain = t_interval(mean, MEAN_SHARE * equivalence_alpha)
     enough = mean.n >= least_runs
     proven = difference.excludes_zero() if different is None else different
-    opposed_n = _opposed_n(mean, estimate.value) if proven else None
+    if modes is not None and abs(estimate.value) < MODES_APART * modes.distance:
+        weighed = Estimate(mean.value, max(mean.se, estimate.se), estimate.nu, estimate.n)
+        side = t_interval(weighed, alpha) if one_look else interval(weighed, alpha, g)
+    else:
+        modes, side = None, t_interval(mean, MEAN_ALPHA)
+    opposed_n = _opposed_n(mean, side, estimate.value) if proven else None
     verdict: Verdict = "undecided"
     if enough and equality.inside(bound) and plain.inside(bound):
         verdict = "equal"
     elif opposed_n is not None:
-        difference = difference.hull(t_interval(mean, MEAN_ALPHA))
+        difference = difference.hull(side)
     elif proven:
         verdict = "better" if estimate.value > 0 else "worse"
         difference = difference.beyond_zero(estimate.value)
-    return PairVerdict(estimate, difference, equality, plain, int(mean.n), enough, p, verdict, opposed_n, one_look)
+    return PairVerdict(
+        estimate,
+        difference,
+        equality,
+        plain,
+        int(mean.n),
+        enough,
+        p,
+        verdict,
+        opposed_n,
+        modes if proven and verdict == "undecided" else None,
+        one_look,
+    )
 
 
-def _opposed_n(mean: Estimate, value: float) -> float | None:
-    """Return the runs with which the plain mean would support the value; None if its own interval already does."""
-    found = t_interval(mean, MEAN_ALPHA)
+def _opposed_n(mean: Estimate, found: Interval, value: float) -> float | None:
+    """Return the runs with which the plain mean would support the value; None if its interval already does."""
     if found.excludes_zero() and (mean.value > 0) == (value > 0):
         return None
     half, towards = (found.high - found.low) / 2, mean.value if value > 0 else -mean.value

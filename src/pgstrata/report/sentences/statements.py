@@ -44,7 +44,7 @@ from pgstrata.analyze.campaign.statements import (
     UnlikeBuilds,
     WholeRunsApart,
 )
-from pgstrata.analyze.finding import Rounds, Transactions, Uncounted, Unlike
+from pgstrata.analyze.finding import Modes, Rounds, Transactions, Uncounted, Unlike
 from pgstrata.analyze.findings import Comparison
 from pgstrata.report.sentences.figures import (
     LEAST_S,
@@ -301,6 +301,7 @@ def _undecided(pair: PairStatement) -> str:
     settling = _settling(pair, metric)
     counted = rounds_words(pair.subject, pair.object, pair.metric, pair.rounds)
     told = f" {counted}." if counted else ""
+    told += f" {_modes_words(pair.modes, metric)}" if pair.modes is not None else ""
     text = f"{versus(pair)}: **undecided**.{told}{f' {settling}' if settling else ''}"
     acceptable = pair.acceptable_margin
     if acceptable is not None and metric.scale == "ratio" and pair.margin < acceptable <= MOST_ACCEPTABLE:
@@ -328,6 +329,14 @@ def rounds_words(a: str, b: str, name: str, rounds: Rounds | None) -> str:
     low, high = sorted(_change(metric, v) for v in values)
     once = f"{_bare(metric, low, sign=True)} ... {_changed(metric, high, sign=True)}"
     return f"{text} (at a single look, 95 %: {once})"
+
+
+def _modes_words(modes: Modes, metric: Metric) -> str:
+    apart = _amount(metric, modes.high / modes.low if metric.scale == "ratio" else modes.high - modes.low)
+    return (
+        f"The rounds fall into two modes that are {apart} apart ({modes.below} and {modes.above} rounds), as when "
+        "builds come out fast or slow: a difference of this size takes more rounds of both."
+    )
 
 
 def _settling(pair: PairStatement, metric: Metric) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from pgstrata.analyze.finding import Rounds, Verdict
+from pgstrata.analyze.finding import Modes, Rounds, Verdict
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding
 
 _FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "equal": "equal", "undecided": "undecided"}
@@ -26,6 +26,7 @@ def flip(comparison: Comparison) -> Comparison:
             "cross_check": turn(comparison.cross_check),
             "verdict": _FLIPPED[comparison.verdict],
             "rounds": comparison.rounds and _flip_rounds(comparison.rounds, turn),
+            "modes": comparison.modes and _flip_modes(comparison.modes, turn),
             "leaning": None if comparison.leaning is None else _FLIPPED[comparison.leaning],
         }
     )
@@ -38,6 +39,17 @@ def _flip_rounds(rounds: Rounds, turn: Callable[[float | None], float | None]) -
             "worse": rounds.better,
             "low": turn(rounds.high),
             "high": turn(rounds.low),
+        }
+    )
+
+
+def _flip_modes(modes: Modes, turn: Callable[[float | None], float | None]) -> Modes:
+    return modes.model_copy(
+        update={
+            "low": turn(modes.high),
+            "high": turn(modes.low),
+            "below": modes.above,
+            "above": modes.below,
         }
     )
 
