@@ -59,7 +59,8 @@ lint-python: $(STAMP)
 	@bash .ci/types $(BIN)/mypy
 
 .PHONY: lint-others
-lint-others:
+lint-others: $(STAMP)
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@bash .ci/crates check
 	@bash .ci/check-page
 

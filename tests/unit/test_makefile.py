@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,10 @@ def test_ci_calls_every_target_of_tests() -> None:
     targets = [line.split(":")[0] for line in MAKEFILE if line.startswith(("test:", "test-", "attack:", "crash:"))]
     called = {word for line in CI for word in line.replace('"', "").split() if f"make {word}" in line}
     assert set(targets) <= called, set(targets) - called
+
+
+def test_the_workflows_call_targets_that_exist() -> None:
+    files = sorted((TOP / ".github" / "workflows").glob("*.yml"))
+    called = {word for file in files for word in re.findall(r"\bmake ([a-z][a-z-]*)$", file.read_text(), re.MULTILINE)}
+    assert called == {"check", "test", "check-dist", "dist"}
+    assert all(any(line.startswith(f"{target}: ") for line in MAKEFILE) for target in called)
