@@ -187,6 +187,18 @@ class ScriptFinding(Finding):
     """Share of its attempted transactions that failed or were skipped."""
 
 
+class CostFinding(Finding):
+    """Cost of 10^6 committed transactions of a stack, by the prices of the campaign."""
+
+    currency: str
+    per_hour: float
+    """Price of an hour of the host and the devices."""
+    million: float
+    low: float | None
+    high: float | None
+    """Bounds that follow from those of the throughput; null where that has none."""
+
+
 class StackFinding(Finding):
     """One stack in one cell of the grid."""
 
@@ -213,6 +225,8 @@ class StackFinding(Finding):
     """Its modelled disks; disks without counters are left out."""
     nodes: tuple[NodeFinding, ...] = ()
     """Its nodes, for a cluster."""
+    cost: CostFinding | None = None
+    """Null without a price, and without a throughput."""
 
 
 class Comparison(Finding):
@@ -306,6 +320,8 @@ class CellFinding(Finding):
 
 class CampaignFinding(Finding):
     name: str
+    wanted_tps: float | None = None
+    """`price.rate`: transactions a second to provide at the lowest price."""
     primary: str
     """The metric that was declared to decide."""
     margin: float

@@ -21,6 +21,7 @@ from pgstrata.spec.dask_cluster import DASK, parse_cluster
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.hosts.lab import LabMachine
 from pgstrata.spec.model import DurationS, Fraction, Model, Name
+from pgstrata.spec.price import Prices
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell, Workload
 
@@ -186,6 +187,7 @@ class Campaign(Model):
     latency: Latency | None = None
     soak: Soak | None = None
     crash: CrashRequest | None = Field(None, description="also cut power, once the comparison is done")
+    price: Prices | None = Field(None, description="prices of host and devices, for the cost of transactions")
 
     @field_validator("goal")
     @classmethod
@@ -210,6 +212,9 @@ class Campaign(Model):
             raise Refused(f"soak names stack {unknown[0]!r}, which is not there", render_nearest(unknown[0], names))
         if self.crash is not None:
             refuse_crash(self.crash, self.stacks)
+        for name in self.price.stacks if self.price else ():
+            if name not in names:
+                raise Refused(f"price names stack {name!r}, which is not there", render_nearest(name, names))
         refuse_servers(self)
         refuse_prepared(self.stacks, self.workload.protocol)
         refuse_far_nodes(self)

@@ -35,6 +35,7 @@ from pgstrata.analyze.findings import (
     CellFinding,
     Chosen,
     Comparison,
+    CostFinding,
     Findings,
     MetricFinding,
     StackFinding,
@@ -49,6 +50,7 @@ from pgstrata.analyze.why.use import disk_findings, node_findings, script_findin
 from pgstrata.record.reader import CampaignData, without_collection
 from pgstrata.spec.layers.server import NOT_ATTESTED
 from pgstrata.spec.notation.stack import render_stack
+from pgstrata.spec.price import cost_of_million
 from pgstrata.spec.workload import Cell
 
 
@@ -105,6 +107,7 @@ def _campaign(evidence: Evidence) -> CampaignFinding:
         postgres_version=versions[0] if versions else "",
         origin=data.record.origin,
         notices=evidence.notices,
+        wanted_tps=data.campaign.price.rate if data.campaign.price else None,
         machine_time_s=sum(t.verdict.duration_s for t in data.every_trial),
         rejected=data.record.rejected,
     )
@@ -173,6 +176,7 @@ class _JudgedCell:
             durability=evidence.durability[name],
             trials=tuple(r.trial.id for r in runs),
             labels=tuple(self._labels(runs)),
+            cost=self._cost(name, runs),
             transactions=self.transactions[name],
             scripts=script_findings(results),
             disks=disk_findings(results),
@@ -189,6 +193,18 @@ class _JudgedCell:
         # All runs are the same: the value itself, free of the rounding of logarithms.
         estimate = alike.pop() if len(alike) == 1 else metric_of(metric).from_model(own.level)
         return MetricFinding(estimate=estimate, low=low, high=high, runs=values)
+
+    def _cost(self, name: str, runs: tuple[Run, ...]) -> CostFinding | None:
+        """Return the cost of its transactions; that of an open loop is of the scheduled rate, and of no stack."""
+        prices = self.evidence.data.campaign.price
+        per_hour = prices.per_hour(name) if prices else None
+        if prices is None or per_hour is None or self.cell.rate_tps is not None or "tps" not in self.own:
+            return None
+        tps = self._metric("tps", name, runs)
+        million, high, low = (cost_of_million(per_hour, value) for value in (tps.estimate, tps.low, tps.high))
+        if million is None:
+            return None
+        return CostFinding(currency=prices.currency, per_hour=per_hour, million=million, low=low, high=high)
 
     def _labels(self, runs: tuple[Run, ...]) -> Iterator[str]:
         if self.evidence.imported and runs:

@@ -5,13 +5,15 @@ Terminal, page and Markdown show the same texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from pgstrata.analyze.campaign.scale import Metric, metric_of
+from pgstrata.analyze.campaign.statements import Capacity
 from pgstrata.analyze.findings import (
     CellFinding,
+    CostFinding,
     DiskFinding,
     Findings,
     HostFinding,
@@ -23,6 +25,7 @@ from pgstrata.analyze.findings import (
 )
 from pgstrata.report.sentences.figures import (
     NOT_KNOWN,
+    UNBOUNDED,
     render_count,
     render_metric,
     render_number,
@@ -56,8 +59,62 @@ class FurtherTable:
 def further_tables(findings: Findings, cell: CellFinding) -> tuple[FurtherTable, ...]:
     """Return the tables of a cell that have rows."""
     stacks = [stack for stack in findings.stacks if stack.cell == cell.id]
-    tables = (_script_table(stacks), _disk_table(stacks), _node_table(stacks), _hosts_table(findings, cell))
+    tables = (
+        _cost_table(findings, cell, stacks),
+        _script_table(stacks),
+        _disk_table(stacks),
+        _node_table(stacks),
+        _hosts_table(findings, cell),
+    )
     return tuple(table for table in tables if table is not None and table.rows)
+
+
+# ---------------------------------------------------------------- costs
+
+
+def _cost_table(findings: Findings, cell: CellFinding, stacks: Sequence[StackFinding]) -> FurtherTable:
+    """A row for each stack with a price, the cheapest transactions first."""
+    priced = sorted(((s.name, s.cost) for s in stacks if s.cost is not None), key=lambda one: one[1].million)
+    rows = tuple(
+        (
+            name,
+            _money(cost.per_hour, cost),
+            _money(cost.million, cost),
+            UNBOUNDED
+            if cost.low is None or cost.high is None
+            else f"{render_number(cost.low)} … {_money(cost.high, cost)}",
+        )
+        for name, cost in priced
+    )
+    return FurtherTable(
+        "costs",
+        "Cost of a million transactions",
+        "By the prices of the campaign, at the throughput in the verdicts and its interval; for the whole of host and "
+        "devices, busy all the time.",
+        ("Stack", "Price of an hour", "A million transactions", "Interval"),
+        1,
+        rows,
+        tuple(_cheapest(findings, cell, dict(priced))),
+    )
+
+
+def _money(value: float, cost: CostFinding) -> str:
+    return f"{render_number(value)} {cost.currency}"
+
+
+def _cheapest(findings: Findings, cell: CellFinding, priced: Mapping[str, CostFinding]) -> Iterator[str]:
+    """Yield the cheapest stack that sustained the wanted rate, by the runs of the capacity stage."""
+    wanted = findings.campaign.wanted_tps
+    for found in cell.statements if wanted is not None and priced else ():
+        if isinstance(found, Capacity):
+            able = [b.name for b in found.brackets if b.name in priced and (b.low_tps or 0.0) >= (wanted or 0.0)]
+            goal = f"{found.percentile} within {found.objective_ms:g} ms at {render_number(wanted)}/s"
+            if able:
+                best = min(able, key=lambda name: priced[name].per_hour)
+                price = _money(priced[best].per_hour, priced[best])
+                yield f"The cheapest stack that keeps {goal}: {quoted(best)}, for {price} an hour."
+            else:
+                yield f"No stack with a price was shown to keep {goal}."
 
 
 # ---------------------------------------------------------------- scripts
