@@ -194,7 +194,7 @@ def test_what_would_settle_it_is_hosts_and_no_command(campaign: Path) -> None:
     )
     hopeless = cell_answer(data, many, cell)
     assert hopeless is not None
-    assert hopeless.cost == "No affordable number of runs would settle it"
+    assert hopeless.cost == "It would take more than 100 more hosts to settle it"
 
 
 def test_every_report_shows_hosts_and_stacks(campaign: Path, tmp_path: Path) -> None:

@@ -75,7 +75,16 @@ def pair(relation: Verdict, amount: float, low: float | None, high: float | None
         ),
         (
             pair("undecided", 0.992, 0.404, 2.43, settled_by_pairs=1904, sigma=0.3, source="hosts"),
-            "`a` vs `b`: 0.992× (0.404 ... 2.43×): **undecided**. No affordable number of hosts would settle 2 %.",
+            "`a` vs `b`: 0.992× (0.404 ... 2.43×): **undecided**. It would take more than 100 more hosts to "
+            "settle 2 %.",
+        ),
+        (
+            pair("undecided", 1.014, 0.99, 1.04, settled_by_pairs=3900, settled_by_s=9e5, sigma=0.3),
+            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. It would take more than a week to settle 2 %.",
+        ),
+        (
+            pair("undecided", 1.014, 0.99, 1.04, sigma=0.3),
+            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. It would take more than 4,096 pairs to settle 2 %.",
         ),
         (
             Growing(subject="a", object="b", metric="tps", first=0.99, last=0.91, pairs=24),

@@ -16,9 +16,8 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report.sentences.figures import percent, render_count
 from pgstrata.report.sentences.markup import listed, quoted
 from pgstrata.report.sentences.statements import (
-    LONGEST_SETTLING_S,
-    MOST_HOSTS,
     bare_sentence,
+    beyond_words,
     caveat_words,
     comparison_words,
     rounds_words,
@@ -49,23 +48,20 @@ class Settling:
     """Cost to settle the open pairs of a cell."""
 
     more_s: float | None
-    """Further machine time; None while the scatter of the runs is unknown, infinite if no time is affordable."""
+    """Further machine time; None while the scatter of the runs is unknown, infinite beyond a limit."""
     minutes: int | None = None
     """The new total budget."""
     blocks: int | None = None
     """The new total number of blocks, if a number was declared."""
     hosts: int | None = None
     """Number of further hosts, if hosts are counted: more time on the same ones does not replace them."""
-
-    @property
-    def hopeless(self) -> bool:
-        """True if the time is unaffordable."""
-        return self.more_s is not None and math.isinf(self.more_s)
+    beyond: str = ""
+    """The limit that time, pairs or hosts exceed."""
 
     @property
     def goes_on(self) -> bool:
         """True if a command can settle the pairs."""
-        return not self.hopeless and self.hosts is None
+        return not self.beyond and self.hosts is None
 
 
 @dataclass(frozen=True)
@@ -146,7 +142,7 @@ def reason(data: CampaignData, findings: Findings) -> str:
 
 
 def _longest(found: CellAnswer) -> float:
-    """Return the sort key: unknown comes before hopeless, which comes before any known time."""
+    """Return the sort key: a time beyond its limit is the longest."""
     if found.settling is None or found.settling.more_s is None:
         return 0.0
     return found.settling.more_s
@@ -157,8 +153,8 @@ def _cost(settling: Settling | None) -> str:
         return ""
     if settling.hosts is not None:
         return f"About {render_count(settling.hosts, 'more host')} would settle it{_STAYING}"
-    if settling.hopeless:
-        return "No affordable number of runs would settle it"
+    if settling.beyond:
+        return f"It would take more than {settling.beyond} to settle it"
     return (
         "More runs are needed to estimate the time that settles it"
         if settling.more_s is None
@@ -260,13 +256,12 @@ def _settling(data: CampaignData, findings: Findings, cell: CellFinding, choice:
     pairs = _open(findings, cell, choice)
     if not pairs or any(c.sigma is None or not c.sigma > 0 for c in pairs):
         return _until(data, None, blocks * sum(seconds.values()), blocks)
-    needed = [c.needed_pairs for c in pairs]
-    if any(n is None for n in needed):
-        return Settling(math.inf)
-    more = [(c, n) for c, n in zip(pairs, needed, strict=True) if n is not None]
-    most = max(n for _, n in more)
-    if any(c.source == "hosts" for c in pairs):
-        return Settling(math.inf if most > MOST_HOSTS else None, hosts=None if most > MOST_HOSTS else most)
+    more, hosts = [(c, c.needed_pairs) for c in pairs if c.needed_pairs is not None], pairs[0].source == "hosts"
+    most = max((n for _, n in more), default=0)
+    if beyond := beyond_words(most if len(more) == len(pairs) else None, 0.0, hosts=hosts):
+        return Settling(math.inf, beyond=beyond)
+    if hosts:
+        return Settling(None, hosts=most)
     if data.campaign.runs.blocks is not None:
         more_s = most * sum(seconds.values())
         return _until(data, more_s, more_s, most)
@@ -277,8 +272,8 @@ def _settling(data: CampaignData, findings: Findings, cell: CellFinding, choice:
 
 def _until(data: CampaignData, told_s: float | None, more_s: float, blocks: int) -> Settling:
     """Return the totals after adding this time or number of blocks to the finished work."""
-    if more_s > LONGEST_SETTLING_S:
-        return Settling(math.inf)
+    if beyond := beyond_words(blocks, more_s, hosts=False):
+        return Settling(math.inf, beyond=beyond)
     spent_s = sum(t.verdict.duration_s for t in data.trials)
     declared, budget_s = data.campaign.runs.blocks, data.campaign.runs.budget
     minutes = math.ceil((spent_s + more_s) / 60)

@@ -46,6 +46,7 @@ from pgstrata.analyze.campaign.statements import (
 )
 from pgstrata.analyze.finding import Modes, Rounds, Transactions, Uncounted, Unlike
 from pgstrata.analyze.findings import Comparison
+from pgstrata.analyze.stats.forecast import MOST_PAIRS
 from pgstrata.report.sentences.figures import (
     LEAST_S,
     UNBOUNDED,
@@ -65,9 +66,9 @@ Tone = Literal["chosen", "proven", "equal", "undecided", "stalls", "plain"]
 MOST_ACCEPTABLE = 0.20
 """Margin beyond which "equal within" is of no use."""
 LONGEST_SETTLING_S = 7 * 86400.0
-"""Maximum affordable time of a benchmark to settle a margin."""
+"""A longer time to settle a margin is not shown as a number."""
 MOST_HOSTS = 100
-"""Maximum number of hosts of a kind that anyone could test."""
+"""The same for hosts of a kind."""
 FACTOR_FROM = 2.0
 """Ratios from here on are shown as factors, as in the table."""
 _FASTER = frozenset({"tps", "latency_avg_ms"})
@@ -344,13 +345,23 @@ def _settling(pair: PairStatement, metric: Metric) -> str:
     margin = _margin(metric, pair.margin)
     if pair.source == "import" or (pair.sigma is None and pair.settled_by_pairs is None):
         return ""
-    is_beyond = pair.source == "hosts" and (pair.settled_by_pairs or 0) > MOST_HOSTS
-    if pair.settled_by_pairs is None or is_beyond or (pair.settled_by_s or 0.0) > LONGEST_SETTLING_S:
-        return f"No affordable number of {'hosts' if pair.source == 'hosts' else 'pairs'} would settle {margin}"
+    beyond = beyond_words(pair.settled_by_pairs, pair.settled_by_s or 0.0, hosts=pair.source == "hosts")
+    if pair.settled_by_pairs is None or beyond:
+        return f"It would take more than {beyond} to settle {margin}"
     cost = f" ({render_duration(pair.settled_by_s)})" if pair.settled_by_s else ""
     more = "more host" if pair.source == "hosts" else "more pair"
     needed = f"{render_count(pair.settled_by_pairs, more)}{cost}"
     return f"About {needed} would settle {margin} if the difference stays as it is"
+
+
+def beyond_words(needed: int | None, seconds: float, *, hosts: bool) -> str:
+    """Return the limit that these further pairs or hosts, or their time, exceed; empty if they exceed none. Without a
+    number, the forecast found none up to its limit."""
+    if hosts:
+        return f"{MOST_HOSTS} more hosts" if needed is None or needed > MOST_HOSTS else ""
+    if needed is None:
+        return f"{MOST_PAIRS:,} pairs"
+    return "a week" if seconds > LONGEST_SETTLING_S else ""
 
 
 def _not_confirmed(statement: NotConfirmed) -> str:
