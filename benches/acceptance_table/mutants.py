@@ -8,10 +8,21 @@ from dataclasses import replace
 
 from acceptance_table import outcome, simulated
 from pgstrata.analyze.campaign import conclude as conclusions
+from pgstrata.analyze.campaign import run_features
 from pgstrata.analyze.campaign import simulate as simulation
 from pgstrata.analyze.campaign.simulate import SimulatedCampaign
 from pgstrata.analyze.sessions import comparison as sessions
-from pgstrata.analyze.stats import comparison, equivalence, hosts, serial, shared_scatter, shifts, slice_effects
+from pgstrata.analyze.stats import (
+    ageing,
+    bad_mode,
+    comparison,
+    equivalence,
+    hosts,
+    serial,
+    shared_scatter,
+    shifts,
+    slice_effects,
+)
 from pgstrata.analyze.stats.comparison import Design
 from pgstrata.analyze.stats.fit import BlockFit
 from pgstrata.analyze.stats.interval import Estimate, Interval, Mixture
@@ -204,6 +215,31 @@ def _all_nights() -> Callable[[], None]:
     return _replaced(shifts, "LAST", 10**9)
 
 
+def _two_nights() -> Callable[[], None]:
+    """A new level of two nights."""
+    return _replaced(shifts, "LEAST", 2)
+
+
+def _independent_nights() -> Callable[[], None]:
+    """Nights that resemble the one before count as independent ones."""
+    return _replaced(shifts, "_remembered", lambda segment, at: 0.0)
+
+
+def _rounding_ignored() -> Callable[[], None]:
+    """A bad mode however coarse the steps of the throughput are."""
+    return _replaced(bad_mode, "STEPS", 0.0)
+
+
+def _independent_blocks_of_a_line() -> Callable[[], None]:
+    """Differences that grow are tested as if neighbouring blocks were independent."""
+    return _replaced(ageing, "correlation", lambda d: 0.0)
+
+
+def _sampling_told() -> Callable[[], None]:
+    """Every swing of a sampled counter is told."""
+    return _replaced(run_features, "is_beyond_sampling", lambda line: True)
+
+
 def _every_block_read() -> Callable[[], None]:
     """Tests of slices are read after every block, each time at their whole level."""
     return _replaced(slice_effects, "READINGS", dict.fromkeys(range(6, 25), 1.0))
@@ -236,6 +272,11 @@ RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "least-hosts": _however_few_hosts,
     "sessions": _blocks_of_sessions,
     "all-nights": _all_nights,
+    "two-nights": _two_nights,
+    "independent-nights": _independent_nights,
+    "rounding": _rounding_ignored,
+    "independent-line": _independent_blocks_of_a_line,
+    "sampling": _sampling_told,
     "mixture": _undivided_mixture,
     "one-g": _one_g,
     "extended": _declared_although_extended,

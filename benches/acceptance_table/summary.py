@@ -42,6 +42,7 @@ _KINDS = (
     (r"A/A \d, carry-over .*", "2, 3 and 4 equal stacks, of which one slows the run after it by 5 %"),
     (r"hosts \d, .* carry-over .*", "6 hosts, 2 equal stacks, of which one slows the run after it by 5 %"),
     (r"memory (\S+) of (\d)", r"\2 equal stacks, of which one resembles itself from run to run: AR(1) of \1"),
+    (r"a counter that is flushed .*, (\d+)% swing", r"a counter that is flushed every 1.02 to 1.3 s, \1 % swing"),
     (r"modes (\d)(.*)", r"\1 equal stacks, of which one has builds 8 % faster or slower\2"),
     (r"lossy (\d), .*", r"\1 stacks, of which one is 5 % ahead and loses half in 15 % of its runs"),
     (r"behind (\d), -52 % at 15 %", r"one of \1 stacks 52 % behind, which scatters 15 %, the others 6 %"),

@@ -23,7 +23,7 @@ UNCHANGED = {
     "normal": 0.05,
     "t3": 0.05,
     "scatter that grows eight-fold": 0.05,
-    "one in ten loses 9 SD": 0.20,
+    "one in ten loses 9 SD": 0.12,
     "AR(1) of 0.4": 0.15,
     "AR(1) of 0.6": 0.30,
 }

@@ -10,6 +10,7 @@ from acceptance_table.checks import Check, campaign_checks
 from acceptance_table.mutants import weaken
 from acceptance_table.running import run_jobs
 from acceptance_table.scenarios import RARE_AND_BAD
+from acceptance_table.telling import TELLING
 from acceptance_table.units import UNITS
 
 
@@ -24,10 +25,11 @@ class Weakened:
 
     def missed(self, executor: Executor) -> Sequence[Check]:
         """The checks of the row that do not hold; none if the mutant goes unnoticed."""
-        if self.scenario in UNITS:
+        rows = UNITS | TELLING
+        if self.scenario in rows:
             mend = weaken(self.rule)
             try:
-                return [check for check in UNITS[self.scenario](self.campaigns) if not check.holds()]
+                return [check for check in rows[self.scenario](self.campaigns) if not check.holds()]
             finally:
                 mend()
         found = run_jobs([self.scenario], self.campaigns, executor, mutant=self.rule)
@@ -60,6 +62,11 @@ WEAKENED = (
     Weakened("least-hosts", "few hosts", "26", 60),
     Weakened("sessions", "sessions", "27", 40),
     Weakened("all-nights", "nights", "28", 8),
+    Weakened("two-nights", "nights", "28", 40),
+    Weakened("independent-nights", "nights", "28", 8),
+    Weakened("rounding", "rounded", "22", 50),
+    Weakened("independent-line", "growing", "23", 400),
+    Weakened("sampling", "swings", "20", 20),
     Weakened("mixture", "memory .3 of 2", "17", 1000),
 )
 
