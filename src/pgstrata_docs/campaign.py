@@ -21,6 +21,7 @@ from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 from pgstrata.spec.model import Model
 from pgstrata.spec.notation.options import Spelled, spellings
 from pgstrata.spec.stack import Kernel, Postgres, Queue, Stack, Volume
+from pgstrata.spec.tuning import Factor, Tuning
 from pgstrata.spec.units import render_duration, render_size_exact
 from pgstrata.spec.workload import Workload
 
@@ -77,6 +78,10 @@ _BELOW: tuple[tuple[str, type[Model]], ...] = (
     ("dask", DaskCluster),
 )
 
+_NOT_LISTED = ("name", "stacks", "hosts", "tuning")
+_WRITTEN: tuple[type[Model], ...] = (Tuning, Factor)
+"""Models that `pgstrata tune` writes, not people."""
+
 _VOCABULARY = {
     repr(vocabulary.SizeBytes): "size",
     repr(vocabulary.DurationS): "duration",
@@ -87,7 +92,7 @@ _SCALARS: dict[Any, str] = {int: "whole number", float: "number", str: "text", b
 
 def render_reference() -> str:
     """The whole page as Markdown."""
-    top = [_row(n, f, Campaign) for n, f in Campaign.model_fields.items() if n not in ("name", "stacks", "hosts")]
+    top = [_row(n, f, Campaign) for n, f in Campaign.model_fields.items() if n not in _NOT_LISTED]
     parts = [INTRODUCTION + "\n".join(top) + "\n"]
     for title, model in _sections():
         parts.append(_section(title, model))
@@ -101,7 +106,7 @@ def _sections() -> tuple[tuple[str, type[Model]], ...]:
     kinds = [(f"{sort}: {n}", base.kinds[n]) for sort, base in _SORTS for n in base.offered_names()]
     drivers = [(f"driver: {name}", Driver.kinds[name]) for name in Driver.offered_names()]
     placed = (*_ABOVE, *kinds, *_BELOW, *drivers)
-    known = {model for _, model in placed}
+    known = {model for _, model in placed} | set(_WRITTEN)
     below = (*_below(Campaign), *(m for _, driver in drivers for m in _below(driver)))
     rest = [m for m in below if m not in known and not issubclass(m, Kind)]
     return (*placed, *((m.__name__.lower(), m) for m in dict.fromkeys(rest)))

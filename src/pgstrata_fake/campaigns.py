@@ -91,6 +91,23 @@ def make_stack(name: str) -> Stack:
     return Stack(name=name, data=Volume(fs=Ext4(noatime=noatime)))
 
 
+def write_runs(directory: Path, campaign: Campaign, base_tps: dict[str, float], blocks: int) -> Path:
+    """Records runs of a campaign's own stacks, with those means; returns the directory."""
+    workload, names = campaign.workload, tuple(stack.name for stack in campaign.stacks)
+    shape = Shape(
+        stacks=names,
+        blocks=blocks,
+        duration_s=int(workload.duration_s or 1),
+        scales=workload.scale,
+        clients=workload.clients,
+        incidents=False,
+        base_tps=base_tps,
+    )
+    with CampaignDirectory.create_or_open(directory, campaign) as recorded:
+        _Maker(recorded, shape, campaign.stacks, np.random.default_rng(campaign.seed)).screen()
+    return directory
+
+
 def write_campaign(directory: Path, shape: Shape | None = None) -> Path:
     """Records a whole campaign; returns the directory."""
     shape = shape or Shape()

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 MetricScale = Literal["ratio", "difference"]
 Kind = Literal["screen", "confirm", "equivalence"]
+EffectVerdict = Literal["matters", "no effect", "undecided"]
 Verdict = Literal["better", "worse", "equal", "undecided"]
 Source = Literal["fresh pairs", "screening", "import", "hosts"]
 TimeKind = Literal["wal", "files", "locks", "running", "client", "other"]

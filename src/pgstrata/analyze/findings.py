@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from pgstrata.analyze.campaign.statements import Statement
+from pgstrata.analyze.factor_findings import TuningFinding
 from pgstrata.analyze.finding import (
     Cause,
     Finding,
@@ -558,3 +559,5 @@ class Findings(Finding):
     """Results by host, for every cell of a campaign on several hosts."""
     slices: tuple[SlicesFinding, ...] = ()
     """Evidence on slices, for every cell that was measured in them."""
+    tuning: TuningFinding | None = None
+    """Effects of the factors, for a screening of `pgstrata tune`."""

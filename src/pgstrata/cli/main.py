@@ -32,6 +32,7 @@ from pgstrata.cli.verbs import (
     simulate,
     status,
     studies,
+    tune,
     watch,
 )
 from pgstrata.errors import ExitCode, PgstrataError, UsageError
@@ -118,6 +119,7 @@ def _root(
 
 for _verb in (
     quick,
+    tune,
     plan,
     run,
     crash,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.checks import (
@@ -23,6 +24,7 @@ from pgstrata.spec.hosts.lab import LabMachine
 from pgstrata.spec.model import DurationS, Fraction, Model, Name
 from pgstrata.spec.price import Prices
 from pgstrata.spec.stack import Stack
+from pgstrata.spec.tuning import Tuning
 from pgstrata.spec.workload import Cell, Workload
 
 MOST_HOSTS = 1000
@@ -188,6 +190,9 @@ class Campaign(Model):
     soak: Soak | None = None
     crash: CrashRequest | None = Field(None, description="also cut power, once the comparison is done")
     price: Prices | None = Field(None, description="prices of host and devices, for the cost of transactions")
+    tuning: SkipJsonSchema[Tuning | None] = Field(
+        None, description="factors and design of a screening; `pgstrata tune` writes it"
+    )
 
     @field_validator("goal")
     @classmethod
@@ -210,6 +215,8 @@ class Campaign(Model):
         if self.soak is not None and not set(self.soak.stacks) <= set(names):
             unknown = sorted(set(self.soak.stacks) - set(names))
             raise Refused(f"soak names stack {unknown[0]!r}, which is not there", render_nearest(unknown[0], names))
+        if self.tuning is not None and set(self.tuning.rows) != set(names):
+            raise ValueError("tuning has a row of levels for each stack, and for no other")
         if self.crash is not None:
             refuse_crash(self.crash, self.stacks)
         for name in self.price.stacks if self.price else ():

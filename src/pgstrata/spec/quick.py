@@ -321,7 +321,7 @@ def quick_campaign(
         "goal": {"margin": margin},
         "crash": QUICK_CRASH if crash and built[0].is_attested else None,
     }
-    return extended(_checked(data), minutes)
+    return extended(checked_campaign(data), minutes)
 
 
 def _driver(workload: Mapping[str, Any]) -> type[Driver]:
@@ -355,7 +355,7 @@ def _begun_design(begun: Campaign, scale: int | None, duration_s: float | None) 
     return QuickDesign(scale or workload.scale[0], runs.max_blocks, length_s, workload.warmup, runs.fresh_blocks)
 
 
-def _checked(data: dict[str, Any]) -> Campaign:
+def checked_campaign(data: dict[str, Any]) -> Campaign:
     """The campaign, with absolute paths of the user's files; UsageError if it is invalid."""
     try:
         campaign = with_aa(Campaign.model_validate(data))

@@ -29,6 +29,7 @@ from pgstrata.analyze.campaign.statements import (
     MatchedLoad,
     Statement,
 )
+from pgstrata.analyze.campaign.tuning import tuning_finding
 from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.findings import (
     CampaignFinding,
@@ -87,6 +88,7 @@ def judge(data: CampaignData) -> Findings:
         whys=tuple(w.model_copy(update={"uncounted": pairs[w.cell].uncounted(w.a, w.b)}) for w in whys),
         hosts=tuple(hosts),
         slices=tuple(slices),
+        tuning=tuning_finding(evidence),
     )
 
 

@@ -109,6 +109,19 @@ class BlockFit:
             float(pairs.difference[i, j]), float(pairs.se[i, j]), float(pairs.nu[i, j]), float(pairs.n[i, j])
         )
 
+    def contrast(self, weights: Floats) -> Estimate:
+        """Estimate a sum of effects with weights that add up to 0, one per stack; every value is nan if a stack with a
+        weight does not count, or no chain of blocks connects them. n counts pairs, as for two stacks."""
+        kept = self._kept
+        parts = np.unique(self.component[weights != 0])
+        if self.df < 1 or parts.size != 1 or parts[0] < 0:
+            return Estimate(math.nan, math.nan, math.nan, math.nan)
+        own = weights[kept]
+        share = np.einsum("i,kij,j->k", own, self._rows.gram(), own) * self.variance[kept]
+        total = float(share.sum())
+        nu = total**2 / float((share**2 / self.freedom[kept]).sum())
+        return Estimate(float(own @ self.effect[kept]), math.sqrt(total), min(nu, self.df), float(self.runs.sum()) / 2)
+
     def own(self, k: int) -> Estimate:
         """Return the level of stack k itself, with se = sqrt(v_k / n_k)."""
         n = int(self.runs[k])

@@ -93,7 +93,9 @@ Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Also cut power:
 PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the plan and change nothing.")]
 
 
-def _workload(scripts: Sequence[str], definitions: list[str], protocol: str | None, sql: Path | None) -> dict[str, Any]:
+def quick_workload(
+    scripts: Sequence[str], definitions: list[str], protocol: str | None, sql: Path | None
+) -> dict[str, Any]:
     """Return the keys of `workload:` that were given as options."""
     from pgstrata.spec.workload import parse_definitions
 
@@ -171,7 +173,7 @@ def quick(
         aa=aa,
         duration_s=duration_option("--duration", duration, "60s") if duration else None,
         blocks=blocks,
-        workload=_workload(script or (), define or [], protocol, sql),
+        workload=quick_workload(script or (), define or [], protocol, sql),
         postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,
         crash=crash,
         begun=begun_quick(directory),

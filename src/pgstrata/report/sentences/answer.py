@@ -23,6 +23,7 @@ from pgstrata.report.sentences.statements import (
     rounds_words,
     sentence,
 )
+from pgstrata.report.sentences.tuning import tuning_answer
 from pgstrata.report.sentences.why import reason_words
 from pgstrata.report.tables.verdicts import main_cells
 from pgstrata.spec.durability import of_class
@@ -87,6 +88,8 @@ class CellAnswer:
 
 def cell_answer(data: CampaignData, findings: Findings, cell: CellFinding) -> CellAnswer | None:
     """Return the answer; None if nothing was compared and more runs of the same kind would not change that."""
+    if findings.tuning is not None and findings.tuning.cell == cell.id:
+        return CellAnswer(tuning_answer(findings.tuning, findings.campaign.margin), True, "", None, "")
     choice = _choice(cell)
     if choice is None:
         return _too_few(data, cell)

@@ -11,6 +11,7 @@ from itertools import groupby
 
 from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.campaign.statements import Capacity
+from pgstrata.analyze.factor_findings import FactorFinding
 from pgstrata.analyze.findings import (
     CellFinding,
     CostFinding,
@@ -33,6 +34,7 @@ from pgstrata.report.sentences.figures import (
 )
 from pgstrata.report.sentences.markup import quoted
 from pgstrata.report.sentences.statements import signed_change
+from pgstrata.report.sentences.tuning import interaction_words
 from pgstrata.report.tables import cluster
 
 
@@ -61,6 +63,7 @@ def further_tables(findings: Findings, cell: CellFinding) -> tuple[FurtherTable,
     stacks = [stack for stack in findings.stacks if stack.cell == cell.id]
     tables = (
         _cost_table(findings, cell, stacks),
+        effect_table(findings, cell),
         _script_table(stacks),
         _disk_table(stacks),
         _node_table(stacks),
@@ -115,6 +118,34 @@ def _cheapest(findings: Findings, cell: CellFinding, priced: Mapping[str, CostFi
                 yield f"The cheapest stack that keeps {goal}: {quoted(best)}, for {price} an hour."
             else:
                 yield f"No stack with a price was shown to keep {goal}."
+
+
+# ---------------------------------------------------------------- factors
+
+
+def effect_table(findings: Findings, cell: CellFinding) -> FurtherTable | None:
+    """A row for each factor of a screening, the largest effect first; None for any other campaign."""
+    found = findings.tuning
+    if found is None or found.cell != cell.id:
+        return None
+    words = [interaction_words(one) for one in found.interactions]
+    words += [f"Could not be measured: {one}." for one in found.lost]
+    return FurtherTable(
+        "effects",
+        "What each factor does",
+        "The change against the start, averaged over the levels of all other factors. Intervals hold for all factors "
+        "together, whenever one looks.",
+        ("Factor", "Start", "Change", "Verdict", "Chosen", "May cost", "Source", "Effect", "Low", "High"),
+        7,
+        tuple(_effect_row(f) for f in sorted(found.factors, key=lambda f: -abs(f.effect or 0.0))),
+        tuple(words),
+    )
+
+
+def _effect_row(f: FactorFinding) -> tuple[str, ...]:
+    figures = (NOT_KNOWN if v is None else render_percent(v, sign=True) for v in (f.effect, f.low, f.high))
+    chosen = "yes" if f.chosen else ""
+    return (f.name, f.start, f.change, f.verdict, chosen, f.class_ or f.cost, f.source, *figures)
 
 
 # ---------------------------------------------------------------- scripts

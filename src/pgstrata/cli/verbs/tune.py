@@ -1,0 +1,120 @@
+"""`pgstrata tune`: which settings matter here, and by how much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.output import OutDirectory, QuietFlag, ScratchDirectory, parse_margin, print_text
+from pgstrata.cli.verbs.quick import Clients, Crash, Margin, OnHost, PlanOnly, Scale, Script, Seed, quick_workload
+from pgstrata.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pgstrata.cli.campaign_run import Shown
+
+EXAMPLE = "Example: pgstrata tune ext4 --over postgres-io --minutes 45"
+Over = Annotated[
+    str,
+    typer.Option(
+        "--over",
+        metavar="FILE|PRESET",
+        help="Factors with two levels: a YAML file, or postgres-io, ext4, xfs, btrfs, zfs, linux-vm.",
+        show_default=False,
+    ),
+]
+Budget = Annotated[float, typer.Option("--minutes", metavar="N", min=1, help="Time budget, without power cuts.")]
+
+
+def tune(
+    stack: Annotated[
+        str, typer.Argument(metavar="STACK", help="Short notation, e.g. xfs:noatime.", show_default=False)
+    ],
+    over: Over,
+    minutes: Budget = 45.0,
+    scale: Scale = None,
+    clients: Clients = None,
+    script: Script = None,
+    out: OutDirectory = None,
+    scratch: ScratchDirectory = None,
+    seed: Seed = 1,
+    margin: Margin = "2%",
+    host: OnHost = "local",
+    crash: Crash = True,
+    plan: PlanOnly = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Measure which of many settings matter on a stack and by how much, choose, and confirm with fresh runs.
+
+    The screening's campaign is in OUT/screening, the confirmation in another folder of OUT. The same command resumes
+    both; with more --minutes it gives both more runs.
+    """
+    from pgstrata.cli.campaign_run import Shown, run_to_report
+    from pgstrata.cli.overrides import begun_record
+    from pgstrata.cli.verbs.plan import show_plan
+    from pgstrata.spec.expand import slug
+    from pgstrata.spec.tune import tune_campaign
+
+    directory = out or Path("out") / slug(f"tune {stack}")
+    begun = begun_record(directory / "screening")
+    campaign = tune_campaign(
+        stack,
+        over,
+        minutes=minutes,
+        scale=scale,
+        clients=clients,
+        scratch=str(scratch.resolve()) if scratch else None,
+        seed=seed,
+        host=host,
+        margin=parse_margin(margin),
+        workload=quick_workload(script or (), [], None, None),
+        begun=begun.campaign if begun is not None else None,
+    )
+    if plan:
+        show_plan(campaign, directory / "screening")
+        return
+    shown = Shown(quiet=quiet)
+    try:
+        run_to_report(campaign, directory / "screening", "run", shown)
+    except typer.Exit as ended:
+        if ended.exit_code not in (ExitCode.DONE, ExitCode.TRIALS_FAILED):
+            raise
+    _confirm(directory, minutes, shown, crash=crash)
+
+
+def _confirm(directory: Path, minutes: float, shown: Shown, *, crash: bool) -> None:
+    """Run the chosen combination and the start anew, and print what to paste."""
+    from pgstrata.analyze.campaign.judge import judge
+    from pgstrata.analyze.campaign.tuning import chosen_levels
+    from pgstrata.analyze.stats.detectable_difference import smallest_shown
+    from pgstrata.cli.campaign_run import run_to_report
+    from pgstrata.cli.overrides import begun_record
+    from pgstrata.record.reader import read
+    from pgstrata.report.sentences.tuning import paste_lines
+    from pgstrata.spec.tune import SCREENING_SHARE, confirmation_name, confirming_campaign
+
+    data = read(directory / "screening")
+    levels = chosen_levels(judge(data))
+    if data.campaign.tuning is None or not any(levels):
+        print_text("nothing to confirm: no change is chosen")
+        return
+    folder = directory / confirmation_name(data.campaign.tuning, levels)
+    begun = begun_record(folder)
+    campaign = confirming_campaign(
+        data.campaign,
+        levels,
+        (1 - SCREENING_SHARE) * minutes,
+        smallest_shown,
+        crash=crash,
+        begun=begun.campaign if begun is not None else None,
+    )
+    print_text("\nthe start and the chosen combination, fresh runs:")
+    try:
+        run_to_report(campaign, folder, "run", shown)
+    finally:
+        print_text("\n".join(["to paste:", *(f"  {line}" for line in paste_lines(*campaign.stacks))]))
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=EXAMPLE)(tune)
