@@ -17,6 +17,7 @@ from distributed import Security
 
 from apart import apart
 from awaiting import wait_until
+from pgstrata.host.agent.processes import stat_fields
 
 
 def write_certificates(folder: Path) -> Path:
@@ -37,6 +38,27 @@ def free_port() -> int:
         with socket.socket() as tried, suppress(OSError):
             tried.bind(("127.0.0.1", port))
             return port
+
+
+def end_group(group: int) -> None:
+    """Kills a group of processes, except for Python's trackers: these end after the others, when they have removed the
+    semaphores that the others left in /dev/shm."""
+
+    def ended() -> bool:
+        members = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if group_of(pid) == group]
+        for pid in members:
+            with suppress(OSError):
+                if b"multiprocessing.resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+        return not members
+
+    wait_until(ended, f"the processes of group {group} end")
+
+
+def group_of(pid: int) -> int | None:
+    """None for a process that has ended."""
+    fields = stat_fields(pid)
+    return None if fields is None or fields[0] in "ZX" else int(fields[2])
 
 
 @dataclass
@@ -70,9 +92,9 @@ class DaskProcesses:
 
     def close(self) -> None:
         for process in [*self.workers, *([self.scheduler] if self.scheduler else [])]:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()  # first, since a nanny restarts its worker
             process.wait()
+            end_group(process.pid)
 
     def _listens(self) -> bool:
         with socket.socket() as tried:
