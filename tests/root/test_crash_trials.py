@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,9 +121,53 @@ def test_a_stack_that_flushes_holds_and_one_that_does_not_loses(tmp_path: Path) 
     assert lost["lost_acknowledged_max"] > 0
     assert lost["first_counterexample"]
     assert len({state.digest for state in states}) == len(states) == 6
-    assert not any(step["name"] == "keep the event log" for step in planned["steps"])
+    assert any(step["name"] == "keep the event log" for step in planned["steps"])
     assert any(state.acknowledged > 0 for state in states)
     assert [step["name"] for step in planned["steps"] if step["name"].startswith("states ")] == ["states 1.0 to 1.5"]
+
+
+def test_a_held_verdict_can_be_verified_and_damage_to_its_evidence_shows(tmp_path: Path) -> None:
+    with reachable(tmp_path) as place:
+        assert crash(place, "ext4", "--states", "6")["ext4"]["verdict"] == "held"
+        out, printed = place / "out", place / "verified"
+        raw = out / "crash" / "ext4-0" / "raw"
+        log, choices = raw / "events.log.gz", raw / "choices.jsonl"
+        packed, lines = log.read_bytes(), choices.read_text()
+
+        def verified() -> tuple[int, str]:
+            printed.unlink(missing_ok=True)
+            code = run_in_fork(["crash", "verify", str(out)], environment(place), printed)
+            return code, printed.read_text()
+
+        assert verified()[0] == 0
+        assert "ext4: 6 states are made as recorded" in verified()[1]
+        changed = bytearray(gzip.decompress(packed))
+        changed[len(changed) // 2] ^= 1
+        log.write_bytes(gzip.compress(bytes(changed), 1))
+        code, text = verified()
+        assert code == 4, text
+        assert "event log is damaged: checksum" in text
+        log.write_bytes(packed[: len(packed) // 2])
+        code, text = verified()
+        assert (code, "the event log is damaged" in text) == (4, True), text
+        log.write_bytes(packed)
+        choices.write_text("".join(lines.splitlines(keepends=True)[1:]))
+        code, text = verified()
+        assert (code, len(re.findall("the choice of state 1.[0-5] is missing", text))) == (4, 1), text
+        first, second = (json.loads(line)["digest"] for line in lines.splitlines()[:2])
+        swap = {first: second, second: first}
+        choices.write_text(re.sub(f"{first}|{second}", lambda found: swap[found[0]], lines))
+        code, text = verified()
+        assert (code, "when it is made of the event log" in text) == (4, True), text
+        choices.write_text(lines)
+        log.unlink()
+        code, text = verified()
+        assert (code, "events.log.gz is not kept" in text) == (4, True), text
+        shutil.rmtree(out)
+        (place / "printed").unlink()
+        crash(place, "ext4", "--states", "2", "--keep-log-mib", "0")
+        assert not log.exists()
+        nothing_left(place)
 
 
 def test_a_medium_that_keeps_its_cache_needs_no_flush(tmp_path: Path) -> None:

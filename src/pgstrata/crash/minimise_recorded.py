@@ -10,7 +10,7 @@ from pgstrata.crash.ledger import parse_marks
 from pgstrata.crash.named_state import NamedState
 from pgstrata.crash.program import CrashContext, serve_steps
 from pgstrata.crash.reduction import MINIMAL, Patience, Reduction
-from pgstrata.crash.replay import log_steps, replay_setup, unpacked
+from pgstrata.crash.replay import log_steps, packed_log, replay_setup
 from pgstrata.errors import TrialError, UsageError
 from pgstrata.record.recorder import TrialRecorder
 from pgstrata.record.schema import MinimalRecord, StateRecord
@@ -51,7 +51,7 @@ def minimise_state(
     state does not fail again."""
     failing = refuse_small(named)
     setup = replay_setup(site, named)
-    with temporary_folder("minimise") as folder, unpacked(named) as packed:
+    with temporary_folder("minimise") as folder, packed_log(named.data.source, named.log) as packed:
         recorder = TrialRecorder(setup.trial, folder, folder)
         executor = Executor(site.host, Identity("minimise", setup.trial.id), tell, by, LIMIT_S)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,10 +68,6 @@ class NamedState:
         others = (name for name in self.data.source.below(folder) if not name.startswith(f"{folder}/raw/"))
         return frozenset({"campaign.json", *own, *others})
 
-    def open_log(self) -> io.BufferedIOBase:
-        """The event log, packed."""
-        return self.data.source.open(self.log)
-
 
 def named_state(text: str) -> NamedState:
     """Raises UsageError for a name that matches no state, PreflightError for a record of another version."""
@@ -86,15 +81,20 @@ def named_state(text: str) -> NamedState:
         found = list(_kept(data))
     if len(found) != 1:
         raise UsageError(_why(text, data, found), hint=_names(data))
+    refuse_other_version(text, data)
+    trial, name = found[0]
+    record = recorded_states(data.source, trial).get(name)
+    return NamedState(data, trial, name, _state_of(data.source, trial, name), record)
+
+
+def refuse_other_version(text: str, data: CampaignData) -> None:
+    """Raises PreflightError for a record of another version."""
     if data.record.version != __version__:
         raise PreflightError(
             f"{text} was recorded by pgstrata {data.record.version}, and this is {__version__}: "
             "only the same version makes the same states",
             hint=f"pip install pgstrata=={data.record.version}",
         )
-    trial, name = found[0]
-    record = _records(data.source, trial).get(name)
-    return NamedState(data, trial, name, _state_of(data.source, trial, name), record)
 
 
 def _why(text: str, data: CampaignData, found: list[tuple[CrashData, str]]) -> str:
@@ -111,7 +111,7 @@ def _names(data: CampaignData) -> str:
 def _kept(data: CampaignData) -> Iterator[tuple[CrashData, str]]:
     """Every state that can be recreated, in the order of stacks."""
     for trial in data.crashes:
-        records = _records(data.source, trial)
+        records = recorded_states(data.source, trial)
         files = data.source.below(f"{trial.folder}/{STATES}")
         names = (path.rpartition("/")[2].removesuffix(".json") for path in files)
         yield from ((trial, name) for name in names if data.source.has(_log_of(trial, records.get(name))))
@@ -121,7 +121,7 @@ def _log_of(trial: CrashData, record: StateRecord | None) -> str:
     return f"{trial.folder}/{kept_log(record.interrupts if record else None)}"
 
 
-def _records(source: Source, trial: CrashData) -> dict[str, StateRecord]:
+def recorded_states(source: Source, trial: CrashData) -> dict[str, StateRecord]:
     """The reports by state; empty for a trial that failed before it checked states, or of a cluster."""
     if not source.has(f"{trial.folder}/states.jsonl"):
         return {}
@@ -133,9 +133,15 @@ def _records(source: Source, trial: CrashData) -> dict[str, StateRecord]:
 
 def _state_of(source: Source, trial: CrashData, name: str) -> ChosenState:
     path = f"{trial.folder}/{state_file(name)}"
-    with source.open(path, MAX_STATES_BYTES) as file, _understood(source, path):
-        (state,) = parse_states(file.read(MAX_STATES_BYTES).decode())
+    with _understood(source, path):
+        (state,) = chosen_states(source, path)
     return state
+
+
+def chosen_states(source: Source, name: str) -> tuple[ChosenState, ...]:
+    """The states that the lines of a file make."""
+    with source.open(name, MAX_STATES_BYTES) as file, _understood(source, name):
+        return parse_states(file.read(MAX_STATES_BYTES).decode())
 
 
 @contextmanager

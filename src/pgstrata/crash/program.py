@@ -110,6 +110,8 @@ class CrashContext(TrialContext):
     """States of the last pass over the log, without those whose content was seen before."""
     seen: set[str] = field(default_factory=set)
     found: list[StateRecord] = field(default_factory=list)
+    choices: list[str] = field(default_factory=list)
+    """The lines that make the states found in the transactions' log."""
     panicked: bool = False
     """True if the server panicked while the ledger was written."""
     problem: str = ""
@@ -387,6 +389,8 @@ def _judge(context: CrashContext, batch: Batch, state: ChosenState, seen: Seen) 
         parts_s=dict(seen.parts_s),
         memory_bytes=seen.memory_bytes,
     )
+    if batch.interrupts is None:
+        context.choices.append(state.line)
     if record.verdict != "held":
         context.recorder.write_text(state_file(record.id), state.line + "\n")
     return record

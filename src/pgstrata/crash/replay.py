@@ -44,6 +44,7 @@ from pgstrata.postgres.server import SUPERUSER
 from pgstrata.record.bundle import add_members, write_record
 from pgstrata.record.cluster import ARCHIVE
 from pgstrata.record.redact import MACHINE_ID
+from pgstrata.record.source import Source
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.cluster_crash import nodes_in_memory
 from pgstrata.spec.crash import LEDGER
@@ -149,7 +150,7 @@ def replay(site: Site, named: NamedState, strange: str) -> Replayed:
     setup = replay_setup(site, named)
     journal = Journal.create(site.host, setup.plan.context.trial_id)
     make_scratch(site.host, site.scratch, journal)
-    with unpacked(named) as packed:
+    with packed_log(named.data.source, named.log) as packed:
         own = _failover_steps(setup, named) if setup.stack.topology else (_socket_step(setup),)
         steps = (*log_steps(setup, named, packed), *_up_steps(setup, named), *own)
         build(site.host, replace(setup.plan, steps=steps), journal)
@@ -224,13 +225,22 @@ def _failover_steps(setup: TrialSetup, named: NamedState) -> tuple[Step, ...]:
 
 
 @contextmanager
-def unpacked(named: NamedState) -> Iterator[Path]:
-    """The packed event log as a file; it may lie in a zip."""
+def packed_log(source: Source, name: str) -> Iterator[Path]:
+    """A recorded event log as a file, still packed; it may lie in a zip."""
     with temporary_folder("replay") as folder:
         path = folder / "events.log.gz"
-        with named.open_log() as log, path.open("wb") as file:
+        with source.open(name) as log, path.open("wb") as file:
             shutil.copyfileobj(log, file)
         yield path
+
+
+@contextmanager
+def unpacked_log(host: Host, source: Source, name: str) -> Iterator[str]:
+    """A recorded event log in a temporary folder. Raises PreflightError if it is damaged or too large."""
+    with packed_log(source, name) as packed:
+        refuse_large(host, str(packed.parent), packed)
+        host.run(planned("gunzip", "--force", str(packed), timeout_s=TIMEOUT_S).resolve({}))
+        yield str(packed.with_suffix(""))
 
 
 def refuse_large(host: Host, folder: str, packed: Path) -> None:
@@ -363,16 +373,12 @@ def export_state(host: Host, named: NamedState, out: Path) -> tuple[Path, ...]:
     for file in files:
         refuse_existing(file)
     deliver(host)
-    with unpacked(named) as packed:
-        log = packed.with_suffix("")
-        refuse_large(host, str(packed.parent), packed)
-        unpack = planned("gunzip", "--force", str(packed), timeout_s=TIMEOUT_S)
-        measure = replace(call("measure", str(log)), stdin=f"{named.state.line}\n", timeout_s=TIMEOUT_S)
-        host.run(unpack.resolve({}))
+    with unpacked_log(host, named.data.source, named.log) as log:
+        measure = replace(call("measure", log), stdin=f"{named.state.line}\n", timeout_s=TIMEOUT_S)
         (made,) = parse_states(host.run(measure.resolve({})).stdout)
         refuse_another(named, made.digest)
         for disk, file in zip(disks, files, strict=True):
-            export = call("export-state", str(log), disk, str(file.resolve()))
+            export = call("export-state", log, disk, str(file.resolve()))
             host.run(replace(export, stdin=named.state.line, timeout_s=TIMEOUT_S).resolve({}))
     return tuple(files)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from pgstrata.crash.event_log_archive import keep_log_step, state_file
+from pgstrata.crash.event_log_archive import CHOICES, MIB, keep_log_step, state_file
 from pgstrata.crash.job import CrashPlaces, fitting_workers, has_amcheck
 from pgstrata.crash.program import (
     Batch,
@@ -110,9 +110,8 @@ class CrashRunner:
         try:
             self._explore(setup, further, runner, context)
             context.explored = not context.problem
-            if any(state.verdict in FAILED for state in context.found):
-                self._take(keep_log_step(setup), further, runner, context)
-                self._reduce(further, runner, context)
+            self._keep_log(setup, further, runner, context)
+            self._reduce(further, runner, context)
         finally:
             context.recorder.write("planned.json", planned_record(program, further))
             told = CrashRecord(
@@ -132,6 +131,18 @@ class CrashRunner:
                 unknown_reason=context.problem,
             )
             context.recorder.write("durability.json", summarise(told, context.found))
+
+    def _keep_log(self, setup: TrialSetup, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
+        """Keeps what makes the states: always where one failed, else up to a size; a held verdict stands without it."""
+        context.recorder.write_text(CHOICES, "".join(f"{line}\n" for line in context.choices))
+        failed = any(state.verdict in FAILED for state in context.found)
+        if failed:
+            self._take(keep_log_step(setup), further, runner, context)
+        elif context.choices and self.request.keep_log_mib:
+            try:
+                self._take(keep_log_step(setup, self.request.keep_log_mib * MIB), further, runner, context)
+            except (TrialError, CommandFailed) as error:
+                context.executor.tell(Notice(f"the event log of {context.trial.stack} is not kept: {error.message}"))
 
     def _reduce(self, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
         """Minimises a failure; the failure stands even if this fails."""

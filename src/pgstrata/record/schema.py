@@ -32,15 +32,15 @@
           waits.parquet             WAIT_COLUMNS
           checkpoints.parquet       CHECKPOINT_COLUMNS
         verdict.json                TrialVerdict; written last, then the directory gets its final name
-      crash/<trial id>/             a crash trial, with planned.json, facts.json, attested.json, events.jsonl, raw/ and
-                                    verdict.json as above
+      crash/<trial id>/             a crash trial; planned, facts, attested, events, raw/ and verdict.json as above
         durability.json             CrashRecord: what all states show together
         states.jsonl                StateRecord, one a line: each state that was looked at
         failures.jsonl              FailureRecord, one a line: of a cluster, each failure that was carried out
         raw/moments.jsonl           of a cluster: acknowledgements and positions at each moment, and what was found
         raw/states/<state>.json     the line of `strata-disk states` that makes a state that did not hold
         minimal.json                MinimalRecord: the fewest lost writes with which one of them still fails
-        raw/events.log.gz           the condensed event log that states are made of, where one was lost or corrupt
+        raw/choices.jsonl           the lines of `strata-disk states` that make the states of the transactions
+        raw/events.log.gz           the condensed event log of these states: of a held verdict up to a size
         raw/recovery-ID.log.gz      the event log of a state's recovery, where one that interrupts it did not hold
 
 Times `t_s` are seconds since the start of the measured pgbench run, by the clock of the host under test.

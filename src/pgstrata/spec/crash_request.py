@@ -70,6 +70,9 @@ class CrashRequest(Model):
     minimise: int = Field(
         100, ge=0, le=100_000, description="maximum number of states tried when a failure is minimised; 0 disables"
     )
+    keep_log_mib: int = Field(
+        64, ge=0, le=100_000, description="packed size up to which the event log of a held verdict is kept; 0 disables"
+    )
     ignore_flushes: str = Field("0", description="as a disk that ignores `all` flushes, or always the last so many")
     fault: FaultName | None = Field(None, description="of the disk, in the middle of the transactions")
     script: ScriptName = Field("ledger", description="what is written: the ledger, or pgbench's own transactions")

@@ -50,7 +50,7 @@ def test_a_state_is_named_as_reports_print_it(tmp_path: Path) -> None:
     out = recorded(tmp_path, {"1.0": line(0), "1.1": line(1)})
     named = named_state(f"{out}/crash/ext4-0/1.0")
     assert (named.title, named.state.cut, named.recorded_digest) == ("crash/ext4-0/1.0", 100, DIGEST)
-    with named.open_log() as log:
+    with named.data.source.open(named.log) as log:
         assert gzip.decompress(log.read()) == b"a log"
 
 

@@ -56,6 +56,8 @@ _NESTED = "Interrupt recovery with another power cut in N states."
 Nested = Annotated[int | None, _option("--nested", _NESTED, "one of 100", min=0, max=10_000, metavar="N")]
 _MINIMISE = "Most states tried when minimising a failure; 0 disables."
 Minimise = Annotated[int | None, _option("--minimise", _MINIMISE, "100", min=0, max=100_000, metavar="N")]
+_KEEP = "Keep the event log of a held verdict up to this packed size, for `crash verify`; 0 disables."
+KeepLog = Annotated[int | None, _option("--keep-log-mib", _KEEP, "64", min=0, max=100_000, metavar="N")]
 _IGNORED = "Simulate a disk that ignores all flushes, or always its last N."
 Ignored = Annotated[str | None, _option("--ignore-flushes", _IGNORED, "0", metavar="all|N")]
 _FAULT = "Disk fault injected in the middle of the transactions."
@@ -86,6 +88,7 @@ def crash(
     on: OnCluster = None,
     nested: Nested = None,
     minimise: Minimise = None,
+    keep_log_mib: KeepLog = None,
     ignore_flushes: Ignored = None,
     fault: FaultOption = None,
     script: ScriptOption = None,
@@ -110,8 +113,8 @@ def crash(
     given = {
         "states": states, "time": None if minutes is None else minutes * 60, "transactions": transactions,
         "workers": workers, "nested": nested, "minimise": minimise, "ignore_flushes": ignore_flushes, "fault": fault,
-        "script": script, "lost": lost, "promote": promote, "rejoin": rejoin, "power": power or None,
-        "gone": gone or None,
+        "keep_log_mib": keep_log_mib, "script": script, "lost": lost, "promote": promote, "rejoin": rejoin,
+        "power": power or None, "gone": gone or None,
     }  # fmt: skip
     request = _request(asked_for, {name: value for name, value in given.items() if value is not None})
     _refuse_together(request, on, cluster=are_clusters(asked_for))

@@ -1,4 +1,4 @@
-"""`pgstrata crash replay` and `pgstrata crash minimise`: a state that failed, again."""
+"""`pgstrata crash replay`, `crash minimise` and `crash verify`: recorded states, again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, QuietFlag, print_json, print_text
+from pgstrata.cli.output import JsonFlag, QuietFlag, end, print_json, print_text
 from pgstrata.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -196,7 +196,42 @@ def _story(named: NamedState, record: MinimalRecord, place: Path) -> Story:
     return tell_state(named.trial, record, promised, str(place))
 
 
+def verify(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A record with crash trials, or a zip of one.")],
+    json: JsonFlag = False,
+) -> None:
+    """Recreate the states of crash trials from their kept event logs and compare digests; exit 4 if one differs."""
+    from contextlib import closing
+
+    from pgstrata.crash.named_state import refuse_other_version
+    from pgstrata.crash.verify import verify_trial
+    from pgstrata.errors import UsageError
+    from pgstrata.host.delivery import deliver
+    from pgstrata.host.local import LocalHost
+    from pgstrata.record.reader import read
+
+    data = read(directory)
+    trials = [trial for trial in data.crashes if trial.found.states]
+    if not trials:
+        raise UsageError(
+            f"{directory} has no crash trial with states of disks", hint="pgstrata crash ext4 --scratch /var/tmp"
+        )
+    refuse_other_version(str(directory), data)
+    with closing(LocalHost()) as host:
+        deliver(host)
+        found = [verify_trial(host, data.source, trial) for trial in trials]
+    if json:
+        print_json({"trials": [asdict(one) for one in found]})
+    for one in () if json else found:
+        nested = f"; {one.nested} of interrupted recoveries are not compared" if one.nested else ""
+        print_text(f"{one.stack}: {one.states} states are made as recorded{nested}")
+        for problem in one.problems:
+            print_text(f"  {problem}")
+    end(ExitCode.TRIALS_FAILED if any(one.problems for one in found) else ExitCode.DONE)
+
+
 def register(app: typer.Typer) -> None:
     example = "Example: pgstrata crash minimise out/crash-ext4/crash/ext4-0/1.17 --minutes 10"
     app.command("crash minimise", epilog=example)(minimise)
     app.command("crash replay", epilog="Example: pgstrata crash replay out/crash-ext4/crash/ext4-0/1.17")(replay)
+    app.command("crash verify", epilog="Example: pgstrata crash verify out/crash-ext4")(verify)
