@@ -207,6 +207,14 @@ def test_a_free_loop_device_must_open(refusals: Mapping[str, str], problem: str 
     assert ATTACHABLE[1].problem(FakeHost(commands, files={**files, "/sys/block/sda/size": "1"})) == problem
 
 
+@pytest.mark.parametrize("nodes_there", [True, False])
+def test_where_every_loop_device_is_attached_their_nodes_must_be_there(nodes_there: bool) -> None:
+    node, why = "/dev/loop1", "No such file or directory"
+    files = {"/sys/block/loop1/loop/backing_file": "/x", **({node: ""} if nodes_there else {})}
+    problem = ATTACHABLE[1].problem(FakeHost({opening(node): refused(node, why)}, files=files))
+    assert problem == (None if nodes_there else f"{node}: {why}")
+
+
 @pytest.mark.parametrize(
     ("code", "said", "problem"),
     [

@@ -191,9 +191,11 @@ def _detach_loops(host: Host, undo: DetachLoops) -> str:
 
 
 def _free_nodes(host: Host) -> list[str]:
-    """Return the nodes of the kernel's loop devices that are not attached, last the one that is taken next."""
+    """Return the nodes of the kernel's loop devices that are not attached, last the one that is taken next. If all are
+    attached, the kernel makes another one, whose node appears where theirs did: then those that are missing."""
     names = [name for name in read_names(host, "/sys/block") if name.startswith("loop")]
     free = [name for name in names if host.status(f"/sys/block/{name}/loop/backing_file") is None]
+    free = free or [name for name in names if host.status(f"/dev/{name}") is None]
     return [f"/dev/{name}" for name in sorted(free, key=lambda name: (len(name), name), reverse=True)]
 
 
