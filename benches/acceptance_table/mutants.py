@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from acceptance_table import outcome, simulated
 from pgstrata.analyze.campaign import conclude as conclusions
@@ -61,7 +63,7 @@ def _independent_pairs() -> Callable[[], None]:
 
 def _robust_alone() -> Callable[[], None]:
     """Better and worse by the robust estimate alone."""
-    return _replaced(equivalence, "_opposed_n", lambda mean, value: None)
+    return _replaced(equivalence, "_opposed_n", lambda mean, found, value: None)
 
 
 def _modes_ignored() -> Callable[[], None]:
@@ -245,8 +247,13 @@ def _every_block_read() -> Callable[[], None]:
     return _replaced(slice_effects, "READINGS", dict.fromkeys(range(6, 25), 1.0))
 
 
-def _replaced(module: object, name: str, value: object) -> Callable[[], None]:
+def _replaced(module: object, name: str, value: Any) -> Callable[[], None]:
+    """Replace a rule until the result is called; a function takes as many parameters as the one that it replaces."""
     honest = getattr(module, name)
+    if callable(honest):
+        counts = [len(inspect.signature(one).parameters) for one in (honest, value)]
+        if counts[0] != counts[1]:
+            raise TypeError(f"{name} takes {counts[0]} parameters, and its mutant {counts[1]}")
     setattr(module, name, value)
     return lambda: setattr(module, name, honest)
 
