@@ -248,12 +248,12 @@ def _every_block_read() -> Callable[[], None]:
 
 
 def _replaced(module: object, name: str, value: Any) -> Callable[[], None]:
-    """Replace a rule until the result is called; a function takes as many parameters as the one that it replaces."""
+    """Replace a rule until the result is called; TypeError if what replaces a function does not take its arguments."""
     honest = getattr(module, name)
     if callable(honest):
-        counts = [len(inspect.signature(one).parameters) for one in (honest, value)]
-        if counts[0] != counts[1]:
-            raise TypeError(f"{name} takes {counts[0]} parameters, and its mutant {counts[1]}")
+        parameters = inspect.signature(honest).parameters.values()
+        named = {one.name: None for one in parameters if one.kind is one.KEYWORD_ONLY}
+        inspect.signature(value).bind(*[None] * (len(parameters) - len(named)), **named)
     setattr(module, name, value)
     return lambda: setattr(module, name, honest)
 
