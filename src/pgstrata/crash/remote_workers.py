@@ -10,13 +10,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import os
 import pwd
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, wait
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -38,6 +39,7 @@ from pgstrata.errors import PgstrataError, PreflightError, TrialError
 from pgstrata.host.agent_schema import parsed
 from pgstrata.host.capabilities import NODES, node_problem
 from pgstrata.host.local import LocalHost
+from pgstrata.host.locked import locked
 from pgstrata.host.protocol import Host, command, marked
 from pgstrata.spec.model import Model
 from pgstrata.stack.block.media import call, plan_serve, undos_of
@@ -276,18 +278,11 @@ def look_at_states(text: str, packed_log: bytes) -> str:
         return json.dumps({**told, "left": left})
 
 
-@contextmanager
-def _turn(host: Host, asked: StatesAsked) -> Iterator[None]:
+def _turn(host: Host, asked: StatesAsked) -> AbstractContextManager[None]:
     """Serialises the workers of a machine that can have only one state up at a time."""
     if not asked.alone:
-        yield
-        return
-    while host.try_lock(TURN, f"{os.getpid()}") is not None:
-        host.pause(TURN_PAUSE_S)
-    try:
-        yield
-    finally:
-        host.unlock(TURN)
+        return nullcontext()
+    return locked(host, TURN, f"{os.getpid()}", what="turns", wait_s=math.inf, pause_s=TURN_PAUSE_S)
 
 
 @dataclass(frozen=True)

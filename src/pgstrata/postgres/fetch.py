@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 
 from pgstrata.errors import NotUnderstood, PreflightError, parser_of
+from pgstrata.host.locked import locked
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import cache_directory
 
@@ -34,14 +35,17 @@ class Release:
 
 
 def fetch(host: Host, major: int) -> str:
-    """Fetches the known release of a major into the cache and returns its folder; done already is fine.
+    """Fetches the known release of a major into the cache and returns its folder; done already, or by another process
+    meanwhile, is fine.
 
     Raises PreflightError when npm is missing, no release of that major is known, or the archive is another one.
     """
     release = known_release(host.run(Command(("uname", "-m"))).stdout.strip(), major)
     target = f"{cache_directory(host)}/{release.version}"
-    if host.status(f"{target}/bin/postgres") is None:
-        unpack(host, release, target)
+    what = f"the programs of PostgreSQL {major}"
+    with locked(host, f"postgresql-{release.version}", "fetch", what=what, wait_s=_PATIENCE_S):
+        if host.status(f"{target}/bin/postgres") is None:
+            unpack(host, release, target)
     return target
 
 

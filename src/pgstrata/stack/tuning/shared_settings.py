@@ -9,19 +9,18 @@ the kernel has forgotten the settings too.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from pgstrata.errors import PreflightError
+from pgstrata.host.locked import locked
 from pgstrata.host.protocol import Host
 from pgstrata.stack.tuning.setting import COUNTERPARTS, parse_setting, plan_restore
 
 LOCK = "settings"
 LOCK_WAIT_S = 60.0
-LOCK_PAUSE_S = 0.05
 
 Wanted = Sequence[tuple[str, str]]
 """Paths of settings and their values."""
@@ -152,14 +151,5 @@ def _append(host: Host, lines: list[dict[str, object]]) -> None:
     host.append_text(_path(host), "\n" + "".join(f"{json.dumps({'boot': boot, **line})}\n" for line in lines))
 
 
-@contextmanager
-def _locked(host: Host) -> Iterator[None]:
-    deadline = time.monotonic() + LOCK_WAIT_S
-    while (holder := host.try_lock(LOCK, "settings of the kernel")) is not None:
-        if time.monotonic() > deadline:
-            raise PreflightError(f"the kernel's settings on {host.name} are locked by another pgstrata: {holder}")
-        time.sleep(LOCK_PAUSE_S)
-    try:
-        yield
-    finally:
-        host.unlock(LOCK)
+def _locked(host: Host) -> AbstractContextManager[None]:
+    return locked(host, LOCK, "settings of the kernel", what="the kernel's settings", wait_s=LOCK_WAIT_S)
