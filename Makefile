@@ -79,11 +79,15 @@ coverage: $(STAMP) ## which lines and branches the unit tests reach
 .PHONY: test
 test: $(STAMP) $(CRATES) ## the fast and the root tests
 	@bash .ci/crates test
-	@$(BIN)/pytest $(SPREAD_WIDE) $(AGAIN) -m "not every_stack and not slow" tests/root tests/e2e tests/unit tests/golden tests/contract
+	@$(BIN)/pytest $(SPREAD_WIDE) $(AGAIN) -m "not every_stack and not slow" tests/root tests/unit tests/golden tests/contract
 
 .PHONY: test-slow
 test-slow: $(STAMP) $(CRATES) ## simulated campaigns, damaged records, large reports; some minutes
 	@$(BIN)/pytest $(SPREAD) $(AGAIN) -m slow tests/unit tests/contract
+
+.PHONY: test-browser
+test-browser: $(STAMP) $(CRATES) ## the page and the live view in Chromium, as root
+	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/e2e
 
 .PHONY: test-benches
 test-benches: $(STAMP) $(CRATES) ## every benchmark, in a tiny size, as root; some minutes
