@@ -41,7 +41,7 @@ def narrow_intervals(factor: float) -> Callable[[], None]:
         half = (found.high - found.low) / 2 / factor
         return Interval(estimate.value - half, estimate.value + half, found.level) if math.isfinite(half) else found
 
-    return _replaced(equivalence, "interval", narrow)
+    return replaced(equivalence, "interval", narrow)
 
 
 def weaken(rule: str) -> Callable[[], None]:
@@ -53,22 +53,22 @@ def weaken(rule: str) -> Callable[[], None]:
 
 def _without_plain_mean() -> Callable[[], None]:
     """Equal by the robust estimate alone."""
-    return _replaced(equivalence, "t_interval", lambda mean, alpha: Interval(0.0, 0.0, 1 - alpha))
+    return replaced(equivalence, "t_interval", lambda mean, alpha: Interval(0.0, 0.0, 1 - alpha))
 
 
 def _independent_pairs() -> Callable[[], None]:
     """Differences of neighbouring blocks count as independent ones."""
-    return _replaced(serial, "correlation", lambda d: 0.0)
+    return replaced(serial, "correlation", lambda d: 0.0)
 
 
 def _robust_alone() -> Callable[[], None]:
     """Better and worse by the robust estimate alone."""
-    return _replaced(equivalence, "_opposed_n", lambda mean, found, value: None)
+    return replaced(equivalence, "_opposed_n", lambda mean, found, value: None)
 
 
 def _modes_ignored() -> Callable[[], None]:
     """Claims of any size beside two modes of the differences."""
-    return _replaced(equivalence, "MODES_APART", 0.0)
+    return replaced(equivalence, "MODES_APART", 0.0)
 
 
 def _without_least_runs() -> Callable[[], None]:
@@ -86,22 +86,22 @@ def _chosen_by_screening() -> Callable[[], None]:
         rivals, own = range(len(design.stacks)), design.stacks.index(leader)
         return probability_within_margin(fit, own, design.bound, rivals) >= 0.95
 
-    return _replaced(conclusions, "is_favoured", by_sum)
+    return replaced(conclusions, "is_favoured", by_sum)
 
 
 def _random_order() -> Callable[[], None]:
     """Every block in an order of its own, whichever stack ran last."""
-    return _replaced(simulation, "following", lambda last, order: list(order))
+    return replaced(simulation, "following", lambda last, order: list(order))
 
 
 def _turns_as_they_stand() -> Callable[[], None]:
     """Every round of turns in the same order."""
-    return _replaced(simulated, "turn_order", lambda standing, turn: standing)
+    return replaced(simulated, "turn_order", lambda standing, turn: standing)
 
 
 def _evident_alone() -> Callable[[], None]:
     """A stack that evidently scatters more has the degrees of freedom of its own runs alone."""
-    return _replaced(shared_scatter, "EVIDENT_RUNS", 0)
+    return replaced(shared_scatter, "EVIDENT_RUNS", 0)
 
 
 def _dropped_untold() -> Callable[[], None]:
@@ -110,17 +110,17 @@ def _dropped_untold() -> Callable[[], None]:
     def dropped(stage: comparison.StageOne, design: Design) -> tuple[int, ...]:
         return stage.screening.dropped if stage.screening else ()
 
-    return _replaced(comparison.StageOne, "droppable", dropped)
+    return replaced(comparison.StageOne, "droppable", dropped)
 
 
 def _without_own_scatter() -> Callable[[], None]:
     """A stack that evidently scatters more than the others takes their scatter too."""
-    return _replaced(shared_scatter, "EVIDENT", (0.0,))
+    return replaced(shared_scatter, "EVIDENT", (0.0,))
 
 
 def _without_own_scatter_in_the_table() -> Callable[[], None]:
     """The same in the screening table."""
-    return _replaced(shared_scatter, "EVIDENT_IN_TABLE", 0.0)
+    return replaced(shared_scatter, "EVIDENT_IN_TABLE", 0.0)
 
 
 def _plain_reuse() -> Callable[[], None]:
@@ -135,7 +135,7 @@ def _plain_reuse() -> Callable[[], None]:
         variance = (squares + screened.freedom * screened.variance) / nu
         return Estimate(own.value, math.sqrt(variance / own.n), nu, own.n)
 
-    undo, of_mean = _replaced(comparison, "with_screening", plain), _robust_alone()
+    undo, of_mean = replaced(comparison, "with_screening", plain), _robust_alone()
 
     def both() -> None:
         undo()
@@ -151,7 +151,7 @@ def _undivided_mixture() -> Callable[[], None]:
     def summed(estimate: Estimate, alpha: float, g: Mixture) -> Interval:
         return honest(estimate, len(g) * alpha, g)
 
-    return _replaced(equivalence, "interval", summed)
+    return replaced(equivalence, "interval", summed)
 
 
 def _one_g() -> Callable[[], None]:
@@ -174,80 +174,80 @@ def _declared_although_extended() -> Callable[[], None]:
         enough = len(campaign.observations) >= len(scenario.names) * (scenario.blocks or 0)
         return replace(scenario.design, as_declared=enough)
 
-    return _replaced(outcome, "design_of", declared)
+    return replaced(outcome, "design_of", declared)
 
 
 def _without_hosts() -> Callable[[], None]:
     """The host is no factor: every block counts for itself, whichever host it ran on."""
-    return _replaced(conclusions, "hosts_of", lambda observations: ())
+    return replaced(conclusions, "hosts_of", lambda observations: ())
 
 
 def _intervals_of_one_look_at_any() -> Callable[[], None]:
     """A declared number of blocks has Student's intervals before it is reached."""
-    return _replaced(outcome, "design_of", lambda campaign: campaign.scenario.design)
+    return replaced(outcome, "design_of", lambda campaign: campaign.scenario.design)
 
 
 def _whole_rates_at_one_look() -> Callable[[], None]:
     """A declared number of blocks takes the whole of the error rates."""
-    return _replaced(comparison, "ONE_LOOK_SHARE", 1.0)
+    return replaced(comparison, "ONE_LOOK_SHARE", 1.0)
 
 
 def _hosts_alone() -> Callable[[], None]:
     """The variance of a host is that of its own blocks, however few, and trusted as if it were that of all."""
-    return _replaced(hosts, "shared_variances", lambda variance, nu: (variance, 0 * nu + nu.sum()))
+    return replaced(hosts, "shared_variances", lambda variance, nu: (variance, 0 * nu + nu.sum()))
 
 
 def _however_few_hosts() -> Callable[[], None]:
     """A claim over a kind of machine of three hosts."""
-    return _replaced(hosts, "LEAST_HOSTS", 0)
+    return replaced(hosts, "LEAST_HOSTS", 0)
 
 
 def _blocks_of_sessions() -> Callable[[], None]:
     """Sessions are compared by their blocks alone."""
-    return _replaced(sessions, "between_sessions", lambda value, others: Estimate(value, 0.0, 1, 1))
+    return replaced(sessions, "between_sessions", lambda value, others: Estimate(value, 0.0, 1, 1))
 
 
 def _modes_untold() -> Callable[[], None]:
     """Equality says nothing of modes that its runs can have missed."""
-    return _replaced(outcome, "unseen_mode", lambda verdict: 1e-9 if verdict.verdict == "equal" else None)
+    return replaced(outcome, "unseen_mode", lambda verdict: 1e-9 if verdict.verdict == "equal" else None)
 
 
 def _all_nights() -> Callable[[], None]:
     """The variance of all nights, however it grew."""
-    return _replaced(shifts, "LAST", 10**9)
+    return replaced(shifts, "LAST", 10**9)
 
 
 def _two_nights() -> Callable[[], None]:
     """A new level of two nights."""
-    return _replaced(shifts, "LEAST", 2)
+    return replaced(shifts, "LEAST", 2)
 
 
 def _independent_nights() -> Callable[[], None]:
     """Nights that resemble the one before count as independent ones."""
-    return _replaced(shifts, "_remembered", lambda segment, at: 0.0)
+    return replaced(shifts, "_remembered", lambda segment, at: 0.0)
 
 
 def _rounding_ignored() -> Callable[[], None]:
     """A bad mode however coarse the steps of the throughput are."""
-    return _replaced(bad_mode, "STEPS", 0.0)
+    return replaced(bad_mode, "STEPS", 0.0)
 
 
 def _independent_blocks_of_a_line() -> Callable[[], None]:
     """Differences that grow are tested as if neighbouring blocks were independent."""
-    return _replaced(ageing, "correlation", lambda d: 0.0)
+    return replaced(ageing, "correlation", lambda d: 0.0)
 
 
 def _sampling_told() -> Callable[[], None]:
     """Every swing of a sampled counter is told."""
-    return _replaced(run_features, "is_beyond_sampling", lambda line: True)
+    return replaced(run_features, "is_beyond_sampling", lambda line: True)
 
 
 def _every_block_read() -> Callable[[], None]:
     """Tests of slices are read after every block, each time at their whole level."""
-    return _replaced(slice_effects, "READINGS", dict.fromkeys(range(6, 25), 1.0))
+    return replaced(slice_effects, "READINGS", dict.fromkeys(range(6, 25), 1.0))
 
 
-def _replaced(module: object, name: str, value: Any) -> Callable[[], None]:
+def replaced(module: object, name: str, value: Any) -> Callable[[], None]:
     """Replace a rule until the result is called; TypeError if what replaces a function does not take its arguments."""
     honest = getattr(module, name)
     if callable(honest):
