@@ -14,12 +14,11 @@ from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.expand import slug
-from pgstrata.stack.clean import clean
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import refuse_leftovers
+from pgstrata.trial.opening import refuse_leftovers, take_up_host
 from pgstrata.trial.program import plan_built
 from pgstrata.trial.survey.host_survey import Site
 from pgstrata.trial.survey.media_range import deliver_media
@@ -52,9 +51,7 @@ def open_crash_runner(
 
 
 def _open_site(host: Host, campaign: Campaign, directory: CampaignDirectory, tell: Tell, by: Interruption) -> Site:
-    host.interruptible(by.waiting)
-    for line in clean(host).lines:
-        tell(Notice(f"left by earlier runs: {line}"))
+    take_up_host(host, by, tell)
     site = survey(host, campaign, directory.path)
     refuse_leftovers(site)
     forget_undo_errors(directory.path)

@@ -112,9 +112,7 @@ def performance_runner(
     PreflightError, with nothing changed, when the campaign cannot run."""
     with ExitStack() as locked:
         for name, reached in {"": host, **far}.items():
-            reached.interruptible(interruption.waiting)
-            for line in clean(reached).lines:
-                tell(Notice(f"left by earlier runs{f' on {name}' if name else ''}: {line}"))
+            take_up_host(reached, interruption, tell, name)
             locked.enter_context(_locked(reached, part_of_campaign(campaign, name), directory))
         site = add_remote_nodes(survey(host, campaign, directory.path), far, directory.path)
         for one in site.sites.values():
@@ -208,6 +206,13 @@ def _refuse_one_machine(machine_ids: Mapping[str, str]) -> None:
 def _others(campaign: Campaign, unsupported: Sequence[Unsupported]) -> tuple[str, ...]:
     lacking = {u.stack for u in unsupported}
     return tuple(s.name for s in campaign.stacks if s.name not in lacking)
+
+
+def take_up_host(host: Host, interruption: Interruption, tell: Tell, name: str = "") -> None:
+    """Make waits on the host interruptible, undo what earlier runs left there, and tell it."""
+    host.interruptible(interruption.waiting)
+    for line in clean(host).lines:
+        tell(Notice(f"left by earlier runs{f' on {name}' if name else ''}: {line}"))
 
 
 def refuse_leftovers(site: Site) -> None:

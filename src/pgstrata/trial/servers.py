@@ -38,14 +38,13 @@ from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.layers.server import NOT_ATTESTED, RunningServer
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.build import StepRunner
-from pgstrata.stack.clean import clean
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.stack.undo import DropDatabase, RemovePath
 from pgstrata.trial.context import CellRun, trial_directory
-from pgstrata.trial.events import Notice, Tell
+from pgstrata.trial.events import Tell
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import refuse_leftovers
+from pgstrata.trial.opening import refuse_leftovers, take_up_host
 from pgstrata.trial.outcome import TrialOutcome
 from pgstrata.trial.scheduling import OneByOne
 from pgstrata.trial.standing import report_left, standing
@@ -449,9 +448,7 @@ def server_runner(
     host: Host, campaign: Campaign, directory: CampaignDirectory, tell: Tell, interruption: Interruption
 ) -> Iterator[tuple[ServerRunner, tuple[str, ...]]]:
     """Yield a runner and its stacks. PreflightError, with nothing changed, if a server cannot be measured."""
-    host.interruptible(interruption.waiting)
-    for line in clean(host).lines:
-        tell(Notice(f"left by earlier runs: {line}"))
+    take_up_host(host, interruption, tell)
     site = servers_site(host, campaign, directory.path)
     refuse_leftovers(site)
     forget_undo_errors(directory.path)
