@@ -82,7 +82,7 @@ test: $(STAMP) $(CRATES) ## the fast and the root tests
 	@$(BIN)/pytest $(SPREAD_WIDE) $(AGAIN) -m "not every_stack and not slow" tests/root tests/unit tests/golden tests/contract
 
 .PHONY: test-slow
-test-slow: $(STAMP) $(CRATES) ## simulated campaigns, damaged records, large reports; some minutes
+test-slow: $(STAMP) $(CRATES) ## simulated campaigns, large reports; some minutes
 	@$(BIN)/pytest $(SPREAD) $(AGAIN) -m slow tests/unit tests/contract
 
 .PHONY: test-browser
@@ -129,7 +129,7 @@ check-dist: $(STAMP) $(CRATES) ## what is handed out, made twice; some minutes
 	@$(BIN)/pytest tests/dist
 
 .PHONY: attack
-attack: $(STAMP) $(DISK) ## hostile inputs, kills and signals in numbers; PGSTRATA_ATTACK_SCALE=0.1 for a tenth of them
+attack: $(STAMP) $(DISK) ## hostile inputs, crowds of connections, damaged records, kills and signals; PGSTRATA_ATTACK_SCALE=0.1 for a tenth of them
 	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/attack
 
 # A selection of pytest for the tests in the lab

@@ -28,8 +28,6 @@ from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata_fake.campaigns import Shape, write_campaign
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
