@@ -59,6 +59,8 @@ class Commands:
         inside `waiting()`, the only place where a signal may raise."""
         self._trials_of = trials_of
         self._foreground: dict[str, int] = {}
+        self._ended_s: dict[str, float] = {}
+        """Processor time of started programs that have ended, by the note of their exit code."""
         self._waiting = waiting
 
     def run(
@@ -177,7 +179,9 @@ class Commands:
         except FileNotFoundError:
             text = ""
         if text:
-            return int(text)
+            code, used_s = text.split()
+            self._ended_s[handle["exit_file"]] = float(used_s)
+            return int(code)
         return None if keeper_lives or start_time(handle["pid"]) == handle["started"] else -signal.SIGKILL
 
     def wait(self, handle: dict[str, Any], timeout_s: float) -> int | None:
@@ -251,7 +255,7 @@ class Commands:
 
     def processor_seconds(self, users: list[str], programs: list[str]) -> dict[str, Any]:
         """Processor time since boot, that of ours and of others."""
-        return processor_seconds(users, programs)
+        return processor_seconds(users, programs, sum(self._ended_s.values()))
 
     def busiest(self, seconds: float) -> list[dict[str, Any]]:
         """Processes by what they did in the next `seconds`; this one and its descendants left out."""

@@ -213,10 +213,11 @@ def marked_processes(marker: str) -> dict[int, int]:
     return {p: parents[p] for p in found}
 
 
-def processor_seconds(users: list[str], programs: list[str]) -> dict[str, Any]:
+def processor_seconds(users: list[str], programs: list[str], ended_s: float) -> dict[str, Any]:
     """Processor time since boot: of all processors, of the kernel's threads and our own processes in it, and stolen.
 
-    Ours are this process and its descendants, processes of the OS users, and programs of these names (/proc/PID/comm).
+    Ours are this process and its descendants, processes of the OS users, programs of these names (/proc/PID/comm), and
+    programs that we started and that have ended, with `ended_s`.
     """
     uids = {pwd.getpwnam(user).pw_uid for user in users}
     with open("/proc/stat", encoding="ascii") as file:
@@ -235,7 +236,7 @@ def processor_seconds(users: list[str], programs: list[str]) -> dict[str, Any]:
     hertz = os.sysconf("SC_CLK_TCK")
     return {
         "busy_s": sum(total[:3]) / hertz,
-        "own_s": own_ticks / hertz,
+        "own_s": own_ticks / hertz + ended_s,
         "stolen_s": (total[7] if len(total) > 7 else 0) / hertz,
         "processors": sum(line.startswith("cpu") for line in lines) - 1,
     }

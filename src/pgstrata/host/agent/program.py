@@ -73,7 +73,8 @@ def _keep() -> None:
         code = process.wait()
         part = request["exit_file"] + ".part"
         with open(part, "w", encoding="ascii") as file:
-            file.write(str(code))
+            used = os.times()  # whoever reaps this process is none of ours: its time would be counted as that of others
+            file.write(f"{code} {sum(used[:4])}")
         os.rename(part, request["exit_file"])
 
 
