@@ -35,7 +35,6 @@ from pgstrata.spec.workload import Cell, Workload
 from pgstrata_fake.campaigns import Shape, write_campaign
 from pgstrata_fake.cells import write_cell
 
-
 HOST = "wolpertinger.example.org"
 SERIAL = "S6PNNM0R123456"
 DISK = f"/dev/disk/by-id/ata-Samsung_SSD_870_EVO_{SERIAL}"

@@ -27,7 +27,6 @@ from pgstrata.record.source import Source
 from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata_fake.campaigns import Shape, write_campaign
 
-
 VERBS = {
     "report": ("report", "DIR"),
     "status": ("status", "DIR", "--json"),

@@ -18,7 +18,6 @@ from awaiting import wait_until
 from live_view import TOKEN, Served, serving
 from pgstrata_fake.campaigns import Shape, write_campaign
 
-
 for name in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(name, reason=f"{name} is not installed: pip install 'pgstrata[watch]'")
 

@@ -24,7 +24,6 @@ from pgstrata.watch.follow import Progress
 from pgstrata.watch.server import is_own_host
 from pgstrata_fake.campaigns import Shape, write_campaign
 
-
 for name in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(name, reason=f"{name} is not installed: pip install 'pgstrata[watch]'")
 

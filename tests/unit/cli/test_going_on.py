@@ -13,7 +13,6 @@ from pgstrata.cli.overrides import begun_quick, run_command
 from pgstrata_fake.campaigns import Shape, write_campaign
 from typed import typed
 
-
 SMALL = "stacks: [ext4, xfs]\nworkload: {scale: 1, clients: 2, duration: 5}\nruns: {budget: 6min}\n"
 
 

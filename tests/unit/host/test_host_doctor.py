@@ -19,7 +19,6 @@ from pgstrata.host.local import LocalHost
 from pgstrata.stack.capabilities import known_capabilities
 from pgstrata.stack.disks import Disk
 
-
 LACKS = (
     Missing("fs.zfs", "build zfs pools", "zpool is not installed", "apt-get install zfsutils-linux", ()),
     Missing("fio", "compare with fio", "fio is not [installed]", "apt-get install fio", ()),
