@@ -265,7 +265,7 @@ class Comparison(Finding):
     """True if the interval holds for a declared number of blocks and not after more; other intervals hold at any
     look."""
     proven: bool = False
-    """True if the interval excludes no difference, for the declared primary metric, with confirmation's fresh data."""
+    """True if the interval excludes no difference, for the declared primary metric, in runs of this campaign."""
     smallest_provable: float | None = None
     """The smallest difference that these pairs can prove: half width of the interval, as a share (ratio scale)."""
     acceptable_margin: float | None = None

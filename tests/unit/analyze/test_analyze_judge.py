@@ -223,10 +223,13 @@ def test_undeclared_metrics_are_never_proven_or_equal(findings: Findings) -> Non
     assert not any(c.proven or c.verdict == "equal" for c in others)
 
 
-def test_screening_alone_proves_nothing(findings: Findings) -> None:
+def test_screening_proves_what_its_interval_excludes(findings: Findings) -> None:
     found = pair(findings, "ext4", "tmpfs")
-    assert (found.verdict, found.kind, found.proven) == ("worse", "screen", False)
-    assert "not confirmed" in comparison_words(found)
+    assert (found.verdict, found.kind, found.proven) == ("worse", "screen", True)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.high < 1
+    assert "proven" in comparison_words(found)
 
 
 def test_lower_is_better_for_latency(findings: Findings) -> None:

@@ -44,10 +44,14 @@ TERMS = (
         "chosen",
         "no other stack of its durability class can be better by more than the margin, with at least 95 % confidence",
     ),
-    Term("proven", "a verdict on a pair that was declared before its runs, or confirmed with fresh ones"),
+    Term(
+        "proven",
+        "the interval of a difference excludes none, and holds at any look and for all pairs that were compared: "
+        "at most 5 % of campaigns prove a difference that is not there",
+    ),
     Term(
         "not confirmed",
-        "screening shows a difference, but no fresh runs were made to prove it",
+        "imported runs show a difference: nobody attested how they were made, and no runs here proved it",
         ("shown, not confirmed", "slower, not confirmed", "faster, not confirmed"),
     ),
     Term("practically equal", "the whole interval of the difference lies within the margin"),
