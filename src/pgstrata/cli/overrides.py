@@ -23,6 +23,7 @@ from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.quick import extended, extension_options
 from pgstrata.spec.units import parse_duration_s
+from pgstrata.spec.workload import Workload
 from pgstrata.stack.device_id import parse_device_id
 from pgstrata.stack.disks import render_own_id
 from pgstrata.studies import load_study
@@ -97,7 +98,7 @@ def require_used(campaign: Campaign) -> None:
 def require_metric(campaign: Campaign) -> None:
     """Raise UsageError if the goal's metric is unknown, or not measured by the workload."""
     primary, workload = campaign.goal.primary, campaign.workload
-    _require_metric("goal.primary", primary, logged=any(workload.logs(cell) for cell in workload.cells))
+    _require_metric("goal.primary", primary, workload, logged=any(workload.logs(cell) for cell in workload.cells))
 
 
 def require_conditions(campaign: Campaign, conditions: Sequence[Condition]) -> None:
@@ -107,13 +108,16 @@ def require_conditions(campaign: Campaign, conditions: Sequence[Condition]) -> N
     for condition in conditions:
         for side in (condition.left, condition.right):
             if side.metric is not None:
-                _require_metric(f"condition {condition.text!r}", side.metric, logged=logged)
+                _require_metric(f"condition {condition.text!r}", side.metric, campaign.workload, logged=logged)
 
 
-def _require_metric(where: str, name: str, *, logged: bool) -> None:
+def _require_metric(where: str, name: str, workload: Workload, *, logged: bool) -> None:
     percentiles = [f"latency_{percentile}_ms" for percentile in PERCENTILES]
+    own = {workload.driver.primary, *workload.driver.figures} - {"tps"}
+    if name in own:
+        return
     if name not in METRICS and name not in percentiles:
-        known = sorted({*METRICS, *percentiles})
+        known = sorted({*METRICS, *percentiles, *own})
         raise UsageError(f"{where}: there is no metric {name!r}", hint=render_nearest(name, known))
     if name in percentiles and not logged:
         raise UsageError(

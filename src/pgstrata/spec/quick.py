@@ -280,9 +280,10 @@ def quick_campaign(
     `begun` is the campaign to resume: length and scale of its runs stay unless others are given. `devices` are stable
     ids of real disks, given to each stack in turn (with whole runs). Without them stacks sit on disks of the model
     `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen if not given; each asks for whole
-    runs. `workload` has keys of `workload:` (with `sql` the scale means nothing), `postgresql` those of each stack's.
+    runs. `workload` has keys of `workload:` (with a database of the user's own the scale means nothing), `postgresql`
+    those of each stack's.
     """
-    sql = (workload or {}).get("sql")
+    own = any((workload or {}).get(name) for name in ("sql", "pg_restore"))
     if not stacks:
         raise UsageError("no stack is named", hint="for example: pgstrata quick ext4 xfs:noatime")
     if media and devices:
@@ -291,7 +292,7 @@ def quick_campaign(
     _refuse_twice(built)
     minutes = minutes or DEFAULT_MINUTES
     driver = _driver(workload or {})
-    scales = (scale,) if scale else SCALES[-1:] if sql else driver.usual_scales or SCALES
+    scales = (scale,) if scale else SCALES[-1:] if own else driver.usual_scales or SCALES
     if begun is not None:
         layout: Layout = (begun.runs.design, begun.runs.slices)
         design = _begun_design(begun, scale, duration_s)
@@ -308,7 +309,7 @@ def quick_campaign(
         "on_servers": tuple(on_servers),
         "stacks": tuple(built),
         "workload": {
-            "tablespace": None if sql else _only_tablespace(built),
+            "tablespace": None if own else _only_tablespace(built),
             "scale": (design.scale,),
             "clients": (clients or CLIENTS,),
             "jobs": min(clients or CLIENTS, 2),

@@ -58,6 +58,20 @@ Database = Annotated[
     Path | None,
     typer.Option("--sql", metavar="FILE", help="A database to load instead of pgbench's.", show_default=False),
 ]
+Archive = Annotated[
+    Path | None,
+    typer.Option("--pg-restore", metavar="FILE", help="A dump of pg_dump to restore instead.", show_default=False),
+]
+ReplayOf = Annotated[
+    Path | None,
+    typer.Option(
+        "--replay", metavar="LOAD", help="Replay a load of `pgstrata capture` on that database.", show_default=False
+    ),
+]
+Speed = Annotated[
+    str | None,
+    typer.Option("--speed", metavar="FACTOR|max", help="Speed of the replay.", show_default="1"),
+]
 Conf = Annotated[
     Path | None,
     typer.Option("--postgresql-conf", metavar="FILE", help="Settings of the servers.", show_default=False),
@@ -94,14 +108,28 @@ PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the plan and change
 
 
 def quick_workload(
-    scripts: Sequence[str], definitions: list[str], protocol: str | None, sql: Path | None
+    scripts: Sequence[str],
+    definitions: list[str],
+    protocol: str | None,
+    sql: Path | None = None,
+    pg_restore: Path | None = None,
+    replay: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the keys of `workload:` that were given as options."""
+    """Return the keys of `workload:` that were given as options; `replay` has those of that driver."""
     from pgstrata.spec.workload import parse_definitions
 
-    asked = {"script": _one_cell(scripts), "sql": str(sql) if sql else None, "protocol": protocol}
+    data = {name: str(path) for name, path in (("sql", sql), ("pg_restore", pg_restore)) if path}
+    asked = {"script": _one_cell(scripts), "protocol": protocol, **data, **(replay or {})}
     given = {name: value for name, value in asked.items() if value is not None}
     return {**given, "variables": parse_definitions(definitions)}
+
+
+def _replay_keys(load: Path | None, speed: str | None) -> dict[str, Any]:
+    """Return the keys of `workload:` of a replay; UsageError for a speed alone."""
+    if load is None and speed is not None:
+        raise UsageError("--speed is the speed of a replay", hint="--replay my.load")
+    driver = {"kind": "replay", "load": str(load), "speed": speed or "1"}
+    return {} if load is None else {"driver": driver, "warmup": 0}
 
 
 def _one_cell(scripts: Sequence[str]) -> str | None:
@@ -129,6 +157,9 @@ def quick(
     define: Define = None,
     protocol: Protocol = None,
     sql: Database = None,
+    pg_restore: Archive = None,
+    replay: ReplayOf = None,
+    speed: Speed = None,
     postgresql_conf: Conf = None,
     out: OutDirectory = None,
     scratch: ScratchDirectory = None,
@@ -173,7 +204,7 @@ def quick(
         aa=aa,
         duration_s=duration_option("--duration", duration, "60s") if duration else None,
         blocks=blocks,
-        workload=quick_workload(script or (), define or [], protocol, sql),
+        workload=quick_workload(script or (), define or [], protocol, sql, pg_restore, _replay_keys(replay, speed)),
         postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,
         crash=crash,
         begun=begun_quick(directory),
@@ -181,8 +212,7 @@ def quick(
     require_known(campaign)
     gate = parse_gate(fail_on, fail_undecided)
     if plan:
-        show_plan(campaign, directory, gate.conditions, json=json)
-        return
+        return show_plan(campaign, directory, gate.conditions, json=json)
     run_to_report(campaign, directory, "quick", Shown(json=json, quiet=quiet, gate=gate))
 
 

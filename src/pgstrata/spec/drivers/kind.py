@@ -29,6 +29,8 @@ class Driver(Kind):
     """The key by which a mapping without `kind` is this driver."""
     scripts: ClassVar[tuple[str, ...]] = ()
     """Names of `script` that choose this driver; the first is the default."""
+    figures: ClassVar[tuple[str, ...]] = ()
+    """Further metrics that every run of it has, besides `primary` and those of any run."""
     usual_scales: ClassVar[tuple[int, ...]] = ()
     """Scales among which `quick` chooses; those of pgbench where there are none."""
     reads_scripts: ClassVar[bool] = False

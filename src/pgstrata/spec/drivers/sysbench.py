@@ -31,6 +31,7 @@ class Sysbench(Driver):
         "oltp_update_non_index",
     )
     usual_scales: ClassVar[tuple[int, ...]] = (10,)
+    figures: ClassVar[tuple[str, ...]] = ("latency_p99_ms",)
 
     def problems(self, workload: Workload) -> Iterator[str]:
         """Yield scripts that sysbench does not bring."""
