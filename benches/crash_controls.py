@@ -21,7 +21,8 @@ from pathlib import Path
 from statistics import fmean
 
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
-from pgstrata.record.schema import FAILED, CrashRecord, HostFacts, StateRecord
+from pgstrata.record.crash import FAILED, CrashRecord, StateRecord
+from pgstrata.record.schema import HostFacts
 from pgstrata.spec.expand import slug
 
 PROGRAM = Path(sys.executable).parent / "pgstrata"

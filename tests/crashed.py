@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pgstrata.record.crash import CrashRecord, MinimalRecord, StateRecord
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import CrashRecord, HostFacts, MinimalRecord, PlannedRecord, StateRecord, TrialVerdict
+from pgstrata.record.schema import HostFacts, PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.expand import slug
 

@@ -101,6 +101,8 @@ class NotUnderstood(PgstrataError, ValueError):
 
 Parsed = ParamSpec("Parsed")
 Value = TypeVar("Value")
+BUILT_HERE = ("strata-disk", "strata-load")
+"""Programs of the same sources, whose output changes with them."""
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -116,7 +118,13 @@ def parser_of(what: str) -> Callable[[Callable[Parsed, Value]], Callable[Parsed,
                 raise
             except _DAMAGE as error:
                 why = str(error)[:200] or type(error).__name__
-                raise NotUnderstood(f"output of {what} is not understood: {why}") from error
+                said, hint = f"output of {what} is not understood: {why}", ""
+                if what.partition(" ")[0] in BUILT_HERE:
+                    said, hint = (
+                        f"{said}: the program is of another version than pgstrata",
+                        "make setup builds it again",
+                    )
+                raise NotUnderstood(said, hint=hint) from error
 
         return guarded
 

@@ -13,8 +13,8 @@ import pytest
 
 from campaigning import clean, environment, nothing_left, run, run_in_fork, write_campaign
 from pgstrata.crash.ledger import LedgerSize
+from pgstrata.record.crash import StateRecord
 from pgstrata.record.reader import read
-from pgstrata.record.schema import StateRecord
 
 pytestmark = pytest.mark.skipif(
     not (Path(sys.executable).parent / "strata-disk").exists(), reason="strata-disk is not built: cargo is missing"

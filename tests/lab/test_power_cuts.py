@@ -12,8 +12,8 @@ from remains import SCRATCH
 from pgstrata.crash.opening import crash_trials, open_crash_runner
 from pgstrata.host.protocol import Host
 from pgstrata.lab.machine import Machine
+from pgstrata.record.crash import StateRecord
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import StateRecord
 from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.stack.clean import clean

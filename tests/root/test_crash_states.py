@@ -17,7 +17,7 @@ import pytest
 from campaigning import clean, environment, nothing_left, reachable, run_in_fork
 from pgstrata.crash.minimise import without
 from pgstrata.crash.place_client import files
-from pgstrata.record.schema import StateRecord
+from pgstrata.record.crash import StateRecord
 
 DISK = Path(sys.executable).parent / "strata-disk"
 pytestmark = pytest.mark.skipif(not DISK.exists(), reason="strata-disk is not built: cargo is missing")

@@ -30,8 +30,8 @@ from pgstrata.crash.ledger import BEGIN, END
 from pgstrata.crash.verdict import UNMOUNTABLE
 from pgstrata.host import delivery
 from pgstrata.host.protocol import Command
+from pgstrata.record.crash import StateRecord
 from pgstrata.record.reader import read, read_crashes
-from pgstrata.record.schema import StateRecord
 from pgstrata.record.source import FolderSource
 
 DISK = Path(sys.executable).parent / "strata-disk"

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pgstrata.analyze.findings import DurabilityFinding
+from pgstrata.record.crash import CrashRecord
 from pgstrata.record.reader import CrashData
-from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.durability import Durability, durability_class
 from pgstrata.spec.durability_class import LOSES, SURVIVES
 from pgstrata.spec.stack import PRIMARY, Stack

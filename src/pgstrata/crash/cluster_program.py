@@ -21,8 +21,8 @@ from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, marked
 from pgstrata.postgres.server import OWN_IPC
 from pgstrata.record.cluster import ARCHIVE, REJOINS, ClusterFound
+from pgstrata.record.crash import CrashRecord, StateVerdict
 from pgstrata.record.failures import FailureRecord, Rejoined
-from pgstrata.record.schema import CrashRecord, StateVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.crash_request import CrashRequest, Rejoin
 from pgstrata.spec.layers.tmpfs import Tmpfs

@@ -8,8 +8,8 @@ from pgstrata.crash.cluster_program import ClusterContext, cluster_program, summ
 from pgstrata.crash.job import has_amcheck
 from pgstrata.crash.program import CrashContext
 from pgstrata.crash.runner import CrashRunner
+from pgstrata.record.crash import CrashRecord
 from pgstrata.record.recorder import TrialRecorder
-from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.stack.build import StepRunner
 from pgstrata.trial.executor import Executor

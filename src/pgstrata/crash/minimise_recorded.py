@@ -12,8 +12,8 @@ from pgstrata.crash.program import CrashContext, serve_steps
 from pgstrata.crash.reduction import MINIMAL, Patience, Reduction
 from pgstrata.crash.replay import log_steps, packed_log, replay_setup
 from pgstrata.errors import TrialError, UsageError
+from pgstrata.record.crash import MinimalRecord, StateRecord
 from pgstrata.record.recorder import TrialRecorder
-from pgstrata.record.schema import MinimalRecord, StateRecord
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.stack.block.media import call
 from pgstrata.stack.build import StepRunner

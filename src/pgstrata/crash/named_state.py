@@ -11,8 +11,9 @@ from pgstrata import __version__
 from pgstrata.crash.event_log_archive import kept_log, state_file
 from pgstrata.crash.program import ChosenState, parse_states
 from pgstrata.errors import PreflightError, UsageError
+from pgstrata.record.crash import CRASH, StateRecord
 from pgstrata.record.reader import CampaignData, CrashData, read
-from pgstrata.record.schema import CRASH, PlannedRecord, StateRecord
+from pgstrata.record.schema import PlannedRecord
 from pgstrata.record.source import DAMAGED, Source
 
 STATES = "raw/states"

@@ -9,8 +9,8 @@ from pgstrata.crash.remote_workers import NODES_HINT, RemoteWorkers, disks_probl
 from pgstrata.crash.runner import CrashRunner
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Host
+from pgstrata.record.crash import CrashRecord
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.expand import slug

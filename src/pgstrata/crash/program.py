@@ -50,7 +50,8 @@ from pgstrata.crash.workers import look, plan_workers, portions_of, seen_by
 from pgstrata.errors import TrialError, parser_of
 from pgstrata.host.protocol import Command, CommandFailed, Completed
 from pgstrata.postgres.server import Server
-from pgstrata.record.schema import PlannedRecord, StateRecord
+from pgstrata.record.crash import StateRecord
+from pgstrata.record.schema import PlannedRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.stack.block.media import call, plan_serve, undos_of

@@ -41,7 +41,7 @@ from pgstrata.crash.verdict import Judged
 from pgstrata.crash.workers import plan_workers, portions_of, seen_by
 from pgstrata.errors import NotUnderstood, TrialError
 from pgstrata.host.protocol import Command
-from pgstrata.record.schema import LostPlace, MinimalRecord, StateRecord
+from pgstrata.record.crash import LostPlace, MinimalRecord, StateRecord
 from pgstrata.stack.block.media import call, recorded_disk
 from pgstrata.stack.step import Step
 from pgstrata.trial.context import TrialSetup

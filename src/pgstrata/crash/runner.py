@@ -26,8 +26,9 @@ from pgstrata.crash.script import SCRIPTS
 from pgstrata.crash.verdict import power_cut_nodes, summarise
 from pgstrata.errors import NotUnderstood, TrialError
 from pgstrata.host.protocol import CommandFailed, HostLost
+from pgstrata.record.crash import FAILED, CrashRecord
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
-from pgstrata.record.schema import FAILED, CrashRecord, TrialVerdict
+from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.crash_request import STATES, CrashRequest
 from pgstrata.stack.build import StepRunner

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pgstrata.crash.ledger import BEGIN, Mark
 from pgstrata.errors import parser_of
-from pgstrata.record.schema import CutEvent, MissingCommit
+from pgstrata.record.crash import CutEvent, MissingCommit
 
 MOST_MISSING = 5
 MOST_EVENTS = 60

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pgstrata.crash.ledger import Amchecked, Answers, Ledger, LedgerSize, parse_ledger
 from pgstrata.errors import NotUnderstood
 from pgstrata.record.cluster import PowerCutNodes
-from pgstrata.record.schema import FAILED, CrashRecord, StateRecord, StateVerdict
+from pgstrata.record.crash import FAILED, CrashRecord, StateRecord, StateVerdict
 from pgstrata.spec.cluster_crash import nodes_in_memory
 from pgstrata.spec.crash_request import MANY_VOLATILE
 from pgstrata.spec.stack import Stack

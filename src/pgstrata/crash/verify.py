@@ -12,8 +12,8 @@ from pgstrata.crash.program import ChosenState, parse_states
 from pgstrata.crash.replay import TIMEOUT_S, unpacked_log
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Host
+from pgstrata.record.crash import StateRecord
 from pgstrata.record.reader import CrashData
-from pgstrata.record.schema import StateRecord
 from pgstrata.record.source import Source
 from pgstrata.stack.block.media import call
 

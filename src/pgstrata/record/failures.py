@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from pgstrata.record.schema import Record, StateVerdict
+from pgstrata.record.crash import StateVerdict
+from pgstrata.record.schema import Record
 from pgstrata.spec.crash_request import Rejoin
 
 

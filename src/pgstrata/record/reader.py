@@ -21,20 +21,18 @@ from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
 from pgstrata.record.bounded_json import MAX_JSON_BYTES, parse_json, parse_text, require_bounded
+from pgstrata.record.crash import CRASH, CrashRecord, MinimalRecord
 from pgstrata.record.parquet import SERIES, arrow_schema, check_times, with_added
 from pgstrata.record.schema import (
     ADDED_COLUMNS,
-    CRASH,
     AttestedRecord,
     CampaignRecord,
     CellResult,
-    CrashRecord,
     DecisionRecord,
     EventRecord,
     HostFacts,
     LoadRecord,
     MediumRecord,
-    MinimalRecord,
     PlannedRecord,
     PlannedTrial,
     Record,

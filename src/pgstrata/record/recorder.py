@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from pgstrata import __version__
 from pgstrata.errors import PgstrataError, PreflightError, UsageError, writing
+from pgstrata.record.crash import CRASH, CrashRecord
 from pgstrata.record.delivered import delivered_trial, unpack, write_files
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import (
@@ -38,10 +39,8 @@ from pgstrata.record.reader import (
     without_collection,
 )
 from pgstrata.record.schema import (
-    CRASH,
     RUNNING,
     CampaignRecord,
-    CrashRecord,
     DecisionRecord,
     MediumRecord,
     Origin,

@@ -54,11 +54,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pgstrata.record.cluster import ClusterFound, PowerCutNodes
 from pgstrata.record.others_use import OthersUse
 from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.campaign import Campaign, Slices, Trial
-from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 
@@ -246,173 +244,8 @@ class EventRecord(Record):
     reason: str | None = None
 
 
-StateVerdict = Literal["held", "repair", "lost", "corrupt", "unknown"]
-FAILED: tuple[StateVerdict, ...] = ("corrupt", "lost", "repair")
-"""Verdicts of states that a power cut did harm to, the worst first."""
-
-
-CRASH = "crash"
-"""The folder of crash trials."""
 RUNNING = "running"
 """The folder that says which trials run on other machines now."""
-
-
-class StateRecord(Record):
-    """A state that a power cut could have left, and what was found in it."""
-
-    id: str
-    """Pass over the event log that found it, and its number there."""
-    interrupts: str | None = None
-    """The state whose recovery was under way when power was lost again; cut and writes are those of that recovery."""
-    cut: int
-    """The number of the last event before power was lost."""
-    how: str
-    volatile: int
-    """Writes that could have been lost, and how many of them this state has in full or in part."""
-    kept: int
-    digest: str
-    """Digest of the content of all disks."""
-    drawn: int | None = None
-    """Its flush epoch if cut and writes were drawn by lot, one state an epoch; None if they were chosen."""
-    acknowledged: int
-    """Transactions by then."""
-    verdict: StateVerdict
-    reason: str = ""
-    lost: int = 0
-    """Acknowledged transactions that are not there."""
-    lost_s: float | None = Field(None, ge=0)
-    """Time from the oldest of them to the cut; None if none is missing."""
-    promoted: str = ""
-    """Node of a cluster that went on; `archive` if none was left."""
-    examined: tuple[str, ...] = ()
-    """The tools that read all files and filesystems of this state, of which a few are examined so."""
-    duration_s: float = Field(0.0, ge=0)
-    parts_s: dict[str, float] = {}
-    """Seconds that each part of the check took: attach, mount, recover, take down."""
-    memory_bytes: int | None = None
-    """The most that its worker, with the worker's daemon and server, has had by then."""
-
-
-class CrashRecord(Record):
-    """A crash trial of one stack: what was asked, and what its states show together."""
-
-    format: int = FORMAT
-    stack: str
-    seed: int
-    request: CrashRequest = CrashRequest()
-    panicked: bool = False
-    """True if the server panicked while it was recorded."""
-    transactions: int = Field(0, ge=0)
-    """Acknowledged while it was recorded."""
-    checkpoints: int = Field(0, ge=0)
-    flush_epochs: int = Field(0, ge=0)
-    recorded_s: float = Field(0.0, ge=0)
-    """Checkpoints and completed flushes of the recording, and its length from the first acknowledgement to the last."""
-    amcheck: bool = False
-    """True if the server has amcheck; without it indexes and tables are compared by their counts alone."""
-    verdict: StateVerdict = "unknown"
-    states: int = Field(0, ge=0)
-    nested: int = Field(0, ge=0)
-    """Number of states in which power was lost again during a recovery."""
-    drawn: int = Field(0, ge=0)
-    """Number of flush epochs with a state drawn by lot alone."""
-    many_volatile: int = Field(0, ge=0)
-    """Number of states with MANY_VOLATILE or more writes that could have been lost."""
-    lost: int = Field(0, ge=0)
-    corrupt: int = Field(0, ge=0)
-    repair: int = Field(0, ge=0)
-    """States whose filesystem must be repaired, after which everything acknowledged is there."""
-    unknown: int = Field(0, ge=0)
-    missing: int = Field(0, ge=0)
-    """Requested states that were not checked, because the trial could not go on."""
-    unknown_reason: str = ""
-    """Reason why the first unknown state is unknown, or why states are missing."""
-    lost_acknowledged_max: int = Field(0, ge=0)
-    lost_max_s: float | None = Field(None, ge=0)
-    """Longest time, over all states, from the oldest lost acknowledged transaction to the cut."""
-    newest_only: bool = False
-    """Every state with losses is consistent and lacks the newest transactions of its sessions alone."""
-    first_counterexample: str | None = None
-    token: str = Field("", pattern=r"^[0-9a-z]{0,64}$")
-    mount_root: str = ""
-    """Folder that the names of mount points were made of: links between the volumes of a state lead there."""
-    cluster: ClusterFound | None = None
-    """Findings of a cluster, whose failures are counted in place of states."""
-    power: PowerCutNodes | None = None
-    """Findings of a cluster all of whose nodes lost power."""
-
-
-class LostPlace(Record):
-    """Neighbouring blocks of one write that a state does not have, and where they lie."""
-
-    seq: int
-    """The number at which the write was submitted, and that at which the disk said it was done: None if it had not."""
-    completed: int | None
-    disk: str
-    offset_bytes: int
-    length_bytes: int
-    written_bytes: int
-    """By the whole write."""
-    file: str | None = ""
-    """Below the data directory where it is the server's; empty where they lie in no file, None if that is not known."""
-    file_offset_bytes: int = 0
-    relation: str = ""
-
-
-class MissingCommit(Record):
-    """An acknowledged transaction that is not there after recovery."""
-
-    session: int
-    number: int
-    began: int
-    """Number of the event after which it was begun."""
-    acknowledged: int
-    flushes: int
-    """Number of flushes that were submitted and done in between."""
-
-
-class CutEvent(Record):
-    """One thing that happened before the cut."""
-
-    seq: int
-    until: int | None = None
-    """The number at which a write or flush was done: None where it was still under way."""
-    what: Literal["write", "flush", "acknowledgement"]
-    lost: bool = False
-    """True if a part of the write, or the acknowledged transaction, is not in the state."""
-
-
-class MinimalRecord(Record):
-    """The fewest lost writes with which a state still fails as it did, and what is known of them."""
-
-    format: int = FORMAT
-    of: str
-    """The failing state that it was made from."""
-    state: str
-    """Its own name."""
-    cut: int
-    digest: str
-    acknowledged: int
-    """Transactions by the cut."""
-    verdict: StateVerdict
-    reason: str
-    lost: int
-    """Acknowledged transactions that are not there."""
-    tried: int
-    proven: bool
-    """True if no single block could be given back; else time was up before that was known."""
-    blocks_before: int
-    """Missing from the state that it was made from, of `block_bytes`."""
-    block_bytes: int = 512
-    places: tuple[LostPlace, ...] = ()
-    missing: tuple[MissingCommit, ...] = ()
-    """The last ones of those that are not there; empty where the ledger could not be read."""
-    disk: str = ""
-    """Disk that lacks something, or the only one; empty if there are several."""
-    last_flush: int | None = None
-    """The number at which the last flush of that disk was submitted that was done by the cut."""
-    timeline: tuple[CutEvent, ...] = ()
-    """The last events before the cut, and those of the writes and transactions that are missing."""
 
 
 class LoadRecord(Record):

@@ -6,8 +6,9 @@ import pytest
 
 from pgstrata.analyze.crash import broke_promise, durability_found, is_incomplete, share_bound
 from pgstrata.analyze.findings import DurabilityFinding
+from pgstrata.record.crash import CrashRecord
 from pgstrata.record.reader import CrashData
-from pgstrata.record.schema import CrashRecord, TrialVerdict
+from pgstrata.record.schema import TrialVerdict
 from pgstrata.report.sentences.crash import crash_lines, durability_words, verdict_words
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.durability import Durability

@@ -16,7 +16,7 @@ from crash_controls import Control, Outcome, outcome, problem, results, settled,
 
 from pgstrata.crash.faults import FAULTS
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
-from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
+from pgstrata.record.crash import CrashRecord, StateRecord, StateVerdict
 from pgstrata.spec.crash_request import CrashRequest
 
 REPAIRED = Control("ext4:nojournal", loses=True, repaired=True)

@@ -23,7 +23,7 @@ from pgstrata.crash.ledger import (
 from pgstrata.crash.script import SCRIPTS, TPCB_LIKE, Script
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state, summarise
 from pgstrata.errors import NotUnderstood
-from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
+from pgstrata.record.crash import CrashRecord, StateRecord, StateVerdict
 
 SIZE = LedgerSize(accounts=10)
 GOOD = {
@@ -212,6 +212,12 @@ def test_flushes_are_those_between_the_marks() -> None:
     assert count_flushes(text, "fault", "end") == 60
     with pytest.raises(NotUnderstood):
         count_flushes(text, "begin", "gone")
+
+
+def test_marks_of_a_program_from_before_an_update_name_what_mends_it() -> None:
+    with pytest.raises(NotUnderstood, match="'flushes': the program is of another version") as error:
+        count_flushes('{"seq": 4, "text": "begin"}\n', "begin", "end")
+    assert error.value.hint == "make setup builds it again"
 
 
 def test_requested_states_that_were_not_checked_leave_the_stack_unknown() -> None:

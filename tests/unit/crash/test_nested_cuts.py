@@ -16,7 +16,7 @@ from pgstrata.crash.program import Batch, ChosenState, CrashContext, take_told
 from pgstrata.crash.recovery_cuts import interrupted_count, spread
 from pgstrata.crash.runner import examined_ids
 from pgstrata.crash.verdict import summarise
-from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
+from pgstrata.record.crash import CrashRecord, StateRecord, StateVerdict
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.trial.context import TrialSetup

@@ -7,7 +7,7 @@ from typing import Any
 from pgstrata.crash.job import Seen
 from pgstrata.crash.minimise import LostRun
 from pgstrata.crash.reduction import Patience, Reduction, failing_state, parts_of, same_way
-from pgstrata.record.schema import StateRecord, StateVerdict
+from pgstrata.record.crash import StateRecord, StateVerdict
 from pgstrata.trial.events import Notice
 
 

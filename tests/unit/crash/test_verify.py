@@ -12,9 +12,9 @@ from crashed import write_crash
 from pgstrata.crash.program import ChosenState, parse_states
 from pgstrata.crash.verify import SHOWN, compare, verify_trial
 from pgstrata.host.local import LocalHost
+from pgstrata.record.crash import StateRecord
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import StateRecord
 from pgstrata.spec.crash import crash_campaign, named_stacks
 
 DIGEST = f"{7:016x}"

@@ -36,8 +36,8 @@ from pgstrata.crash.wal_model import (
 )
 from pgstrata.errors import TrialError
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
+from pgstrata.record.crash import CrashRecord, StateRecord, StateVerdict
 from pgstrata.record.failures import FailureRecord, Rejoined
-from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
 from pgstrata.report.sentences.crash import NODES_EXPLAINED, durability_words, explained_of, title_of, verdict_words
 from pgstrata.spec.cluster_crash import cluster_power_campaign
 from pgstrata.spec.crash import named_stacks

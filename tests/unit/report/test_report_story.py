@@ -9,9 +9,9 @@ import pytest
 
 from crashed import write_crash
 from pgstrata.analyze.campaign.judge import judge
+from pgstrata.record.crash import CutEvent, LostPlace, MinimalRecord, MissingCommit
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import CutEvent, LostPlace, MinimalRecord, MissingCommit
 from pgstrata.report.html import write_html
 from pgstrata.report.markdown import render_markdown
 from pgstrata.report.pictures.crash import draw_cut

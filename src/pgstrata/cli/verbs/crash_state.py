@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pgstrata.crash.named_state import NamedState
     from pgstrata.crash.reduction import Patience
     from pgstrata.crash.replay import Replayed, ReplayedNode
-    from pgstrata.record.schema import MinimalRecord
+    from pgstrata.record.crash import MinimalRecord
     from pgstrata.report.sentences.crash_timeline import Story
 
 SCRATCH = Path("/var/tmp")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pgstrata.record.schema import CutEvent, MinimalRecord
+from pgstrata.record.crash import CutEvent, MinimalRecord
 from pgstrata.report.sentences.figures import render_count
 
 WIDTH = 1000.0

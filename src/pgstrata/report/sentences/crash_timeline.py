@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pgstrata.analyze.findings import DurabilityFinding
+from pgstrata.record.crash import LostPlace, MinimalRecord
 from pgstrata.record.reader import CrashData
-from pgstrata.record.schema import LostPlace, MinimalRecord
 from pgstrata.report.sentences.figures import render_count
 from pgstrata.spec.durability_class import SURVIVES
 from pgstrata.spec.units import render_size

@@ -10,7 +10,7 @@ from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.campaign.statements import Choice
 from pgstrata.analyze.finding import Uncounted
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding
-from pgstrata.record.schema import FAILED
+from pgstrata.record.crash import FAILED
 from pgstrata.report.sentences.crash import durability_words
 from pgstrata.report.sentences.figures import (
     NOT_KNOWN,
