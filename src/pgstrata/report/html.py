@@ -180,6 +180,8 @@ def reading_words(findings: Findings, cell: CellFinding, *, paired: bool) -> str
     """Return the hints on the columns of a verdict table. `paired` is false for imports whose runs do not belong to
     blocks shared by all stacks."""
     level = metric_of(findings.campaign.primary).title
+    if findings.tuning is not None:
+        return "The rows of the design are no candidates: effects are estimated from all of them together."
     declared = any(isinstance(s, DeclaredBlocks) for s in cell.statements)
     looks = "are of the declared blocks" if declared else "hold whenever one looks"
     if hosts_of_cell(findings, cell) is not None:

@@ -19,7 +19,7 @@ from pgstrata.report.tables import grid
 from pgstrata.report.tables.further import further_tables
 from pgstrata.report.tables.grid import GridMap, grid_map
 from pgstrata.report.tables.published import render_measured
-from pgstrata.report.tables.verdicts import Figure, Measured, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.tables.verdicts import Figure, VerdictRow, VerdictTable, matched_cells, verdict_tables
 from pgstrata.report.tables.why import time_view
 from pgstrata.spec.printable import one_line
 
@@ -107,9 +107,10 @@ def _span(span: Span) -> str:
 
 
 def _table(table: VerdictTable) -> list[str]:
-    titles = ["#", "stack", table.primary.title, "against best", "verdict", *(c.full for c in table.columns)]
+    against = ["against best"] if table.best else []
+    titles = ["#", "stack", table.primary.title, *against, "verdict", *(c.full for c in table.columns)]
     titles += ["runs", "durability"]
-    return _rows(titles, (_row(row, table.columns) for row in table.rows))
+    return _rows(titles, (_row(row, table) for row in table.rows))
 
 
 def _rows(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -121,11 +122,12 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(escape_markdown(c) for c in cells) + " |"
 
 
-def _row(row: VerdictRow, columns: tuple[Measured, ...]) -> list[str]:
+def _row(row: VerdictRow, table: VerdictTable) -> list[str]:
     verdict = "; ".join(text for text in (row.verdict, row.verdict_detail, *row.labels) if text)
     runs = f"{row.runs}" + (f", {row.excluded} excluded" if row.excluded else "")
-    return [str(row.rank or ""), row.name, _figure(row.primary), _figure(row.against_best), verdict,
-            *(getattr(row, c.field) for c in columns), runs, row.durability]  # fmt: skip
+    against = [_figure(row.against_best)] if table.best else []
+    return [str(row.rank or ""), row.name, _figure(row.primary), *against, verdict,
+            *(getattr(row, c.field) for c in table.columns), runs, row.durability]  # fmt: skip
 
 
 def _figure(figure: Figure) -> str:

@@ -205,6 +205,7 @@ def _empty_grid(plain: bool) -> Table:
 def _grid(table: VerdictTable, titles: tuple[str, ...], plain: bool) -> Table:
     grid = _empty_grid(plain)
     missing = {c.field for c in MEASURED} - {c.field for c in table.columns}
+    missing |= set() if table.best else {"against best", "against best, interval"}
     titles = tuple(title for title in titles if title not in missing)
     for title in titles:
         shown = title.replace("throughput", table.primary.title.lower()).replace(", interval", "\n(interval)")

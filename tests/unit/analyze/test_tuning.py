@@ -11,6 +11,7 @@ from pgstrata.analyze.campaign.tuning import chosen_levels
 from pgstrata.errors import UsageError
 from pgstrata.record.reader import read
 from pgstrata.report.html import html_text
+from pgstrata.report.markdown import render_markdown
 from pgstrata.report.sentences.tuning import paste_lines
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.campaign import Campaign
@@ -57,7 +58,14 @@ def test_what_matters_is_found_and_what_loses_commits_is_not_chosen(tmp_path: Pa
     assert "but loses recent commits" in text
     assert "Together wal_compression=pglz should gain" in text
     assert "What each factor does" in text
-    assert "What each factor does" in html_text(data, findings)
+    page = html_text(data, findings)
+    assert "What each factor does" in page
+    assert findings.cells[0].ranking == ()
+    assert findings.chosen is None
+    for shown in (text, render_markdown(data, findings), page):
+        assert "row of the design" in shown
+        assert "gainst best" not in shown
+        assert "leads, not settled" not in shown
     confirming = confirming_campaign(campaign, chosen_levels(findings), 10, lambda *_, **__: 0.1, crash=True)
     assert [s.name for s in confirming.stacks] == ["start", "tuned"]
     assert confirming.tuning is None

@@ -64,6 +64,11 @@ class Evidence:
     emulated: bool
 
     @property
+    def unranked(self) -> bool:
+        """True if stacks are no candidates: on an emulated machine, and where they are the rows of a design."""
+        return self.emulated or self.data.campaign.tuning is not None
+
+    @property
     def imported(self) -> bool:
         return self.data.record.origin.startswith("import")
 

@@ -228,7 +228,7 @@ class _JudgedCell:
 
     def comparisons(self) -> Iterator[Comparison]:
         """Yield one comparison for each pair and metric: the strongest statement available."""
-        if self.evidence.emulated:
+        if self.evidence.unranked:
             return
         yield from (self.pairs.comparison(p, self.evidence.primary, declared=True) for p in self._primary_pairs())
         for name, pairs in self.explored.items():
@@ -250,7 +250,7 @@ class _JudgedCell:
             scaled=self.evidence.data.campaign.workload.scaled,
             clients=self.cell.clients,
             rate_tps=self.cell.rate_tps,
-            ranking=() if self.evidence.emulated else self._ranking(),
+            ranking=() if self.evidence.unranked else self._ranking(),
             chosen=self._chosen(),
             statements=tuple(self._statements()),
             screened=self.design.screens and bool(self.conclusion.confirmed),
@@ -258,7 +258,7 @@ class _JudgedCell:
 
     def _chosen(self) -> Chosen | None:
         leader = self.conclusion.leader
-        if leader is None or not self.conclusion.chosen or self.evidence.emulated:
+        if leader is None or not self.conclusion.chosen or self.evidence.unranked:
             return None
         class_ = effective_durability(self.evidence.durability[leader])
         return Chosen(

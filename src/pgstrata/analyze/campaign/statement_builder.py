@@ -89,8 +89,8 @@ class CellStatements:
 
     def all(self) -> Iterator[Statement]:
         """Yield all statements, the most important first."""
-        if self.evidence.emulated:
-            yield NoVerdict(reason="emulated")
+        if self.evidence.unranked:
+            yield from (NoVerdict(reason="emulated"),) if self.evidence.emulated else self._bad_modes()
             yield from self._late_disks()
             return
         leader = self.conclusion.leader

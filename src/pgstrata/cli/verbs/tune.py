@@ -91,11 +91,13 @@ def _confirm(directory: Path, minutes: float, shown: Shown, *, crash: bool) -> N
     from pgstrata.cli.campaign_run import run_to_report
     from pgstrata.cli.overrides import begun_record
     from pgstrata.record.reader import read
-    from pgstrata.report.sentences.tuning import paste_lines
+    from pgstrata.report.sentences.markup import plain_words
+    from pgstrata.report.sentences.tuning import confirmed_words, paste_lines, tuning_answer
     from pgstrata.spec.tune import SCREENING_SHARE, confirmation_name, confirming_campaign
 
     data = read(directory / "screening")
-    levels = chosen_levels(judge(data))
+    found = judge(data)
+    levels = chosen_levels(found)
     if data.campaign.tuning is None or not any(levels):
         print_text("nothing to confirm: no change is chosen")
         return
@@ -113,6 +115,9 @@ def _confirm(directory: Path, minutes: float, shown: Shown, *, crash: bool) -> N
     try:
         run_to_report(campaign, folder, "run", shown)
     finally:
+        if found.tuning is not None:
+            told = tuning_answer(found.tuning, data.campaign.goal.margin, confirmed_words(judge(read(folder))))
+            print_text(f"\nanswer: {plain_words(told)}")
         print_text("\n".join(["to paste:", *(f"  {line}" for line in paste_lines(*campaign.stacks))]))
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pgstrata.analyze.factor_findings import FactorFinding, InteractionFinding, TuningFinding
+from pgstrata.analyze.findings import Findings
+from pgstrata.report.sentences.crash import durability_words
 from pgstrata.report.sentences.figures import percent, render_count, render_percent
 from pgstrata.report.sentences.markup import listed, quoted
+from pgstrata.report.tables.pairs import Index
+from pgstrata.report.tables.verdicts import verdict_words
 from pgstrata.spec.notation.options import render_options
 from pgstrata.spec.stack import Stack
 
 
-def tuning_answer(found: TuningFinding, margin: float) -> str:
-    """Return what matters, what does not, what is open, and the combination that is chosen."""
+def tuning_answer(found: TuningFinding, margin: float, confirmed: str = "") -> str:
+    """Return what matters, what does not, what is open, and the chosen combination, with the result of the fresh
+    runs of it."""
     by: dict[str, list[FactorFinding]] = {}
     for factor in sorted(found.factors, key=lambda f: -abs(f.effect or 0.0)):
         by.setdefault(factor.verdict, []).append(factor)
@@ -31,7 +36,8 @@ def tuning_answer(found: TuningFinding, margin: float) -> str:
         parts.append(f"Undecided: {listed([f.name for f in undecided])}.")
     if found.expected is not None:
         chosen = [f"{f.name}={f.change}" for f in found.factors if f.chosen]
-        parts.append(f"Together {listed(chosen)} should gain {percent(found.expected)}: fresh runs must confirm it.")
+        hoped = f"should gain {percent(found.expected)}: fresh runs must confirm it."
+        parts.append(f"Together {listed(chosen)} {confirmed or hoped}")
     elif acting:
         parts.append("No change that matters is a gain within the durability class of the start.")
     return " ".join(parts)
@@ -40,6 +46,19 @@ def tuning_answer(found: TuningFinding, margin: float) -> str:
 def _acting_words(factor: FactorFinding) -> str:
     weaker = f", but {factor.class_}" if factor.class_ else ""
     return f"{quoted(f'{factor.name}={factor.change}')} {effect_words(factor.effect, factor.low, factor.high)}{weaker}"
+
+
+def confirmed_words(findings: Findings) -> str:
+    """Return what fresh runs and power cuts say of the chosen combination, the last stack, against the first; empty
+    without fresh runs of both."""
+    stacks = findings.stacks[:2]
+    found = Index(findings).pair(stacks[0].cell, stacks[1].name, stacks[0].name) if len(stacks) == 2 else None
+    if found is None or found.ratio is None:
+        return ""
+    low, high = (None if v is None else v - 1 for v in (found.low, found.high))
+    gain = effect_words(found.ratio - 1, low, high)
+    proof = "confirmed" if found.verdict == "better" else f"not confirmed ({verdict_words(found)[0]})"
+    return f"gain {gain} in fresh runs: {proof}. Durability: {durability_words(stacks[1].durability)}."
 
 
 def effect_words(effect: float | None, low: float | None, high: float | None) -> str:

@@ -269,7 +269,7 @@ def _verdict(findings: Findings, stack: StackFinding, against: Comparison | None
     if is_best:
         return _best_words(findings, stack)
     if against is None:
-        return "not compared", "none"
+        return "row of the design" if findings.tuning is not None else "not compared", "none"
     return verdict_words(against)
 
 
