@@ -16,7 +16,7 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign, Runs, Slices
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.drivers.registry import default_driver
-from pgstrata.spec.expand import with_aa
+from pgstrata.spec.expand import slug, with_aa
 from pgstrata.spec.file.files import resolve_stack_files, resolve_workload_files
 from pgstrata.spec.file.problems import explain
 from pgstrata.spec.file.resolve import stack_from_mapping, takes_device
@@ -280,8 +280,7 @@ def quick_campaign(
     `begun` is the campaign to resume: length and scale of its runs stay unless others are given. `devices` are stable
     ids of real disks, given to each stack in turn (with whole runs). Without them stacks sit on disks of the model
     `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen if not given; each asks for whole
-    runs. `workload` has keys of `workload:` (with a database of the user's own the scale means nothing), `postgresql`
-    those of each stack's.
+    runs. `workload` has keys of `workload:` (with own data the scale means nothing), `postgresql` those of each stack's.
     """
     own = any((workload or {}).get(name) for name in ("sql", "pg_restore"))
     if not stacks:
@@ -348,6 +347,11 @@ def _refuse_twice(stacks: Sequence[Stack]) -> None:
 def quick_name(stacks: Sequence[str]) -> str:
     """The name of a campaign of those stacks."""
     return " ".join(f"quick {' '.join(stacks)}".split())[:LONGEST_QUICK_NAME]
+
+
+def quick_directory(stacks: Sequence[str]) -> Path:
+    """The directory of its record, unless another is named."""
+    return Path("out") / slug(quick_name(stacks))
 
 
 def _begun_design(begun: Campaign, scale: int | None, duration_s: float | None) -> QuickDesign:

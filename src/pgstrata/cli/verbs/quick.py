@@ -183,10 +183,9 @@ def quick(
     from pgstrata.cli.campaign_run import Shown, parse_gate, run_to_report
     from pgstrata.cli.overrides import begun_quick, duration_option, require_known
     from pgstrata.cli.verbs.plan import show_plan
-    from pgstrata.spec.expand import slug
-    from pgstrata.spec.quick import quick_campaign, quick_name
+    from pgstrata.spec.quick import quick_campaign, quick_directory
 
-    directory = out or Path("out") / slug(quick_name(stacks))
+    directory = out or quick_directory(stacks)
     campaign = quick_campaign(
         stacks,
         partial(smallest_shown, fixed=blocks is not None),
@@ -212,8 +211,9 @@ def quick(
     require_known(campaign)
     gate = parse_gate(fail_on, fail_undecided)
     if plan:
-        return show_plan(campaign, directory, gate.conditions, json=json)
-    run_to_report(campaign, directory, "quick", Shown(json=json, quiet=quiet, gate=gate))
+        show_plan(campaign, directory, gate.conditions, json=json)
+    else:
+        run_to_report(campaign, directory, "quick", Shown(json=json, quiet=quiet, gate=gate))
 
 
 def register(app: typer.Typer) -> None:
