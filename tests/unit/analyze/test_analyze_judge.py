@@ -26,6 +26,7 @@ from pgstrata.analyze.campaign.statements import (
 )
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings
 from pgstrata.importers.csv_runs import import_csv
+from pgstrata.record.others_use import OthersUse
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import AttestedRecord, DecisionRecord
@@ -342,15 +343,40 @@ def test_the_policy_does_not_see_what_the_judge_leaves_out(campaign: Path, tmp_p
     assert seen == {t.trial.block for t in trials} - {3}
 
 
+def disturbed(trial: TrialData, share: float) -> TrialData:
+    """Return a trial during whose runs others used that share of the processors."""
+    others = OthersUse(used_s=40 * share, stolen_s=0, elapsed_s=20, processors=2)
+    cells = [replace(c, result=c.result.model_copy(update={"others": others})) for c in trial.cells]
+    return replace(trial, cells=tuple(cells))
+
+
+def test_a_run_that_others_disturbed_does_not_count_whatever_its_throughput(campaign: Path) -> None:
+    """A run of ext4 on a machine that was busy for a while; that of tmpfs is as busy as all of tmpfs are."""
+    data = read(campaign)
+    busy = {"ext4": {2: 0.5}, "tmpfs": dict.fromkeys(range(9), 0.5)}
+    shares = [busy.get(t.trial.stack, {}).get(t.trial.block, 0.1) for t in data.trials]
+    trials = [disturbed(trial, share) for trial, share in zip(data.trials, shares, strict=True)]
+    left = {(t.trial.stack, t.trial.block): Selection.of(trials).why_not(t) for t in trials}
+    failed = {(t.trial.stack, t.trial.block) for t in data.trials if not t.valid}
+    assert {where for where, reason in left.items() if reason} == failed | {("ext4", 2)}
+    assert left["ext4", 2] == "disturbed: others used more than 25% of the processors beyond what is usual here"
+    seen = {(o.stack, o.block) for o in Observer("tps")(trials)}
+    assert seen == left.keys() - failed - {("ext4", 2)}
+    found = judge(replace(data, trials=tuple(trials)))
+    assert (2, left["ext4", 2]) in [(e.block, e.reason) for s in found.stacks if s.name == "ext4" for e in s.excluded]
+    assert any("1 trial does not count: disturbed" in notice for notice in found.campaign.notices)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_block_by_block_the_policy_sees_what_counts_of_all_so_far(campaign: Path, seed: int) -> None:
-    """Kernels change from trial to trial, so that which of them is that of most changes too."""
+    """Kernels and what others use change from trial to trial, so that which of them is usual changes too."""
     rng = np.random.default_rng(seed)
     trials = []
     for trial in read(campaign).trials:
         assert trial.facts is not None
         checked = {**trial.facts.checked, "kernel release": str(rng.choice(["6.17.0", "6.18.0"]))}
-        trials.append(replace(trial, facts=trial.facts.model_copy(update={"checked": checked})))
+        facts = trial.facts.model_copy(update={"checked": checked})
+        trials.append(disturbed(replace(trial, facts=facts), float(rng.choice([0.1, 0.2, 0.9]))))
     observer = Observer("tps")
     for block in range(6):
         seen = observer([t for t in trials if t.trial.block == block])

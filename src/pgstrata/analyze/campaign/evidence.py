@@ -264,8 +264,7 @@ class _Notices:
         for reason, count in sorted(record.rejected.items()):
             yield f"left out by the import, {count} times: {reason}"
         for reason, trials in self.mixed.items():
-            verb = "does" if len(trials) == 1 else "do"
-            yield f"{len(trials)} trials that {verb} not compare: {reason}"
+            yield f"{'1 trial does' if len(trials) == 1 else f'{len(trials)} trials do'} not count: {reason}"
         results = [cell.result for cell in self.data.cells()]
         yield from busy_words([run for result in results for run in (result, result.whole) if run is not None])
         yield from self._crowded()

@@ -10,7 +10,7 @@ from itertools import compress
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.analyze.campaign.selection import Kind, Selection, Tally, kind_of
+from pgstrata.analyze.campaign.selection import Selection, Tally, Traits, traits_of
 from pgstrata.analyze.stats import jitter
 from pgstrata.analyze.stats.capacity import is_lag_rising
 from pgstrata.analyze.stats.packed import PackedObservations
@@ -89,28 +89,31 @@ def _reported(cell: CellData) -> tuple[Floats, int]:
 class Observer:
     """Observations that the scheduler passes to its policy: the primary metric in every cell of the trials that count.
 
-    Each trial is read once, on arrival. Only its figures and its kind are kept, and most trials share a kind. The
-    selection is recomputed only when most trials come from another host or server than before.
+    Each trial is read once, on arrival. Only its figures and its traits are kept, and many trials share them. The
+    selection is recomputed only when most trials come from another host or server than before, or what others usually
+    use there has changed.
     """
 
     primary: str
     percentile: str = "p99"
     _tally: Tally = field(default_factory=Tally)
     _selection: Selection = field(default_factory=Selection)
-    _kinds: dict[Kind, Kind] = field(default_factory=dict)
+    _shared: dict[Traits, Traits] = field(default_factory=dict)
+    """The one object for all trials of the same traits."""
     _taken: PackedObservations = field(default_factory=PackedObservations)
-    _kind_of: list[Kind | None] = field(default_factory=list)
-    """Kind of each of them."""
+    _traits: list[Traits] = field(default_factory=list)
+    """Of each of them."""
     _observations: PackedObservations = field(default_factory=PackedObservations)
 
     def __call__(self, trials: Sequence[TrialData]) -> Sequence[Observation]:
         """Add trials; return the observations of all so far, in the order of arrival."""
-        valid = [(self._shared(kind_of(t)), t) for t in trials if t.valid]
-        self._tally.add_kinds(kind for kind, _ in valid)
+        valid = [(traits_of(trial), trial) for trial in trials if trial.valid]
+        self._tally.add_traits(traits for traits, _ in valid)
         begin = len(self._taken)
-        for kind, trial in valid:
+        for traits, trial in valid:
             self._taken.extend(_observations(trial, self.primary, self.percentile))
-            self._kind_of += [kind] * (len(self._taken) - len(self._kind_of))
+            shared = self._shared.setdefault(traits, traits)
+            self._traits += [shared] * (len(self._taken) - len(self._traits))
         selection = self._tally.selection()
         if selection != self._selection:
             self._selection = selection
@@ -118,15 +121,11 @@ class Observer:
         self._observations.extend(self._counted(begin))
         return self._observations
 
-    def _shared(self, kind: Kind | None) -> Kind | None:
-        """Return the one object shared by all trials of a kind."""
-        return None if kind is None else self._kinds.setdefault(kind, kind)
-
     def _counted(self, begin: int) -> Iterator[Observation]:
         """Yield the observations that count, from this index on."""
-        kinds = self._kind_of[begin:]
-        counts = {kind: self._selection.counts_kind(kind) for kind in set(kinds)}
-        return compress(self._taken.since(begin), map(counts.__getitem__, kinds))
+        traits = self._traits[begin:]
+        counts = {one: self._selection.counts_as(one) for one in set(traits)}
+        return compress(self._taken.since(begin), map(counts.__getitem__, traits))
 
 
 def _observations(trial: TrialData, primary: str, percentile: str) -> Iterator[Observation]:
