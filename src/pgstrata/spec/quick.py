@@ -280,7 +280,7 @@ def quick_campaign(
     `begun` is the campaign to resume: length and scale of its runs stay unless others are given. `devices` are stable
     ids of real disks, given to each stack in turn (with whole runs). Without them stacks sit on disks of the model
     `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen if not given; each asks for whole
-    runs. `workload` has keys of `workload:` (with own data the scale means nothing), `postgresql` those of each stack's.
+    runs. `workload` has keys of `workload:` (with own data the scale means nothing), `postgresql` those of a stack's.
     """
     own = any((workload or {}).get(name) for name in ("sql", "pg_restore"))
     if not stacks:
