@@ -74,7 +74,7 @@ def install(wheel: Path, home: Path, names: list[str]) -> None:
     for what in (["--require-hashes", "--requirement", str(files)], [str(wheel)]):
         subprocess.run([*pip, "--no-deps", "--no-compile", "--only-binary", ":all:", *what], check=True)
     files.unlink()
-    for path in [*home.rglob("tests"), *home.rglob("pyarrow/include")]:
+    for path in [*home.rglob("tests")]:
         shutil.rmtree(path)
     for path in [*(home / "bin").iterdir(), *home.rglob("direct_url.json"), home / "lib64"]:
         if path.name not in PROGRAMS:

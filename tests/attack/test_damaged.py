@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pgstrata.cli.main import app
 from pgstrata.errors import UsageError
 from pgstrata.record import reader, source
 from pgstrata.record.frames import load_frames
+from pgstrata.record.parquet_file import Table
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.render import render_csv
@@ -52,7 +53,7 @@ def _overwrite(path: Path, with_: bytes) -> None:
 def _time(path: Path, t_s: float | None) -> None:
     table = pq.read_table(path)
     times = [*table.column("t_s").to_pylist()[:-1], t_s]
-    pq.write_table(table.set_column(0, "t_s", pa.array(times, type=pa.float64())), path)
+    pq.write_table(table.set_column(0, "t_s", pa.array(times, type=pa.float64())), path, compression="zstd")
 
 
 def _value(path: Path, key: str, value: str) -> None:
@@ -262,7 +263,7 @@ def test_the_judge_opens_the_seconds_of_a_run_once(directory: Path, monkeypatch:
     opened: list[str] = []
     really = reader.CellData.table
 
-    def watched(self: reader.CellData, series: str, columns: list[str] | None = None) -> pa.Table:
+    def watched(self: reader.CellData, series: str, columns: Sequence[str] | None = None) -> Table:
         opened.append(series)
         return really(self, series, columns)
 

@@ -38,7 +38,7 @@ VERBS = {
 
 def _table(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     if path.suffix == ".parquet":
-        pq.write_table(change(pq.read_table(path)), path)
+        pq.write_table(change(pq.read_table(path)), path, compression="zstd")
     else:
         value = path.read_text().splitlines()
         path.write_text(

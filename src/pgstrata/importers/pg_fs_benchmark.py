@@ -12,6 +12,7 @@ samples of a series, the start and end of the run, do not count.
 
 from __future__ import annotations
 
+import csv
 import re
 import tarfile
 import tempfile
@@ -21,12 +22,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.csv
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.runs import (
@@ -422,9 +421,9 @@ def read_throughput(path: Path, rejected: Counter[str]) -> Throughput:
     """Return delta xact_commit / delta epoch of the database that committed most."""
     table = _read(path, ("epoch", "datname", "xact_commit"), rejected)
     best: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
-    for name in table.column("datname").unique().to_pylist():
-        own = table.filter(pa.compute.equal(table.column("datname"), name))
-        epoch, commits = _floats(own, "epoch"), _floats(own, "xact_commit")
+    for name in dict.fromkeys(table["datname"]):
+        own = table["datname"] == name
+        epoch, commits = table["epoch"][own], table["xact_commit"][own]
         if epoch.size > 1 and (best is None or np.ptp(commits) > np.ptp(best[1])):
             best = epoch, commits
     if best is None:
@@ -454,8 +453,7 @@ def read_checkpoints(path: Path, start_epoch_s: float, rejected: Counter[str]) -
         "epoch", "checkpoints_timed", "checkpoints_req", "checkpoint_write_time", "checkpoint_sync_time",
         "buffers_checkpoint",
     )  # fmt: skip
-    table = _read(path, columns, rejected)
-    epoch, timed, requested, write_ms, sync_ms, buffers = (_floats(table, c) for c in columns)
+    epoch, timed, requested, write_ms, sync_ms, buffers = _read(path, columns, rejected).values()
     begun = np.flatnonzero((np.diff(timed) > 0) | (np.diff(requested) > 0)) + 1
     ended = np.flatnonzero(np.diff(write_ms) > 0) + 1
     for start in begun.tolist():
@@ -470,29 +468,27 @@ def read_checkpoints(path: Path, start_epoch_s: float, rejected: Counter[str]) -
         yield begin_t_s, end_t_s, kind, float(buffers[end] - buffers[start - 1]), write_s, sync_s, end_t_s - begin_t_s
 
 
-def _floats(table: pa.Table, column: str) -> npt.NDArray[np.float64]:
-    values: npt.NDArray[np.float64] = table.column(column).to_numpy().astype(np.float64)
-    return values
-
-
-def _read(path: Path, columns: Sequence[str], rejected: Counter[str]) -> pa.Table:
+def _read(path: Path, columns: Sequence[str], rejected: Counter[str]) -> dict[str, npt.NDArray[Any]]:
     """Read the named columns; lines with another number of fields (a torn last line) are omitted and counted."""
-
-    def torn(row: pa.csv.InvalidRow) -> str:
-        rejected[f"torn line of {path.name}"] += 1
-        return "skip"
-
-    types = {c: pa.string() if c == "datname" else pa.float64() for c in columns}
+    with path.open(newline="", errors="replace") as file:
+        reader = csv.reader(file, delimiter="|")
+        names = next(reader, [])
+        hint = "the first line names the columns, separated by |"
+        try:
+            places = [names.index(column) for column in columns]
+        except ValueError:
+            raise UsageError(f"{path}: it has not all of the columns {', '.join(columns)}", hint=hint) from None
+        rows: list[list[str]] = []
+        for fields in reader:
+            if len(fields) != len(names):
+                rejected[f"torn line of {path.name}"] += bool(fields)
+            elif not all(row := [fields[place] for place in places]):
+                rejected[f"line of {path.name} with an empty cell"] += 1
+            else:
+                rows.append(row)
+    texts = zip(*rows, strict=True) if rows else [()] * len(columns)
     try:
-        table = pa.csv.read_csv(
-            path,
-            read_options=pa.csv.ReadOptions(use_threads=False),
-            parse_options=pa.csv.ParseOptions(delimiter="|", invalid_row_handler=torn),
-            convert_options=pa.csv.ConvertOptions(include_columns=list(columns), column_types=types),
-        )
-    except (pa.ArrowInvalid, KeyError) as error:
-        raise UsageError(f"{path}: {error}", hint="the first line names the columns, separated by |") from None
-    whole = table.drop_null()
-    if whole.num_rows < table.num_rows:
-        rejected[f"line of {path.name} with an empty cell"] += table.num_rows - whole.num_rows
-    return whole
+        kinds = {column: object if column == "datname" else float for column in columns}
+        return {c: np.array(t, dtype=kinds[c]) for c, t in zip(columns, texts, strict=True)}
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}", hint=hint) from None

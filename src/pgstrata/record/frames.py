@@ -5,21 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
-
-from pgstrata.record.parquet import SERIES, arrow_schema
+from pgstrata.errors import extra
+from pgstrata.record.parquet import SERIES, series_kinds, write_parquet
+from pgstrata.record.parquet_file import FLOAT, INTEGER, TEXT, Values
 from pgstrata.record.reader import CampaignData, CellData, TrialData, read
 from pgstrata.spec.printable import spreadsheet_text
 
-KEYS = ("trial", "stack", "block", "cell")
-_KEY_TYPES = [("trial", pa.string()), ("stack", pa.string()), ("block", pa.int64()), ("cell", pa.string())]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_KEY_KINDS = {"trial": TEXT, "stack": TEXT, "block": INTEGER, "cell": TEXT}
 
 _RUN_FIGURES = (
     "duration_s", "tps", "latency_avg_ms", "latency_stddev_ms", "initial_connection_ms", "lag_avg_ms",
@@ -36,40 +38,57 @@ class Frames:
 
     def runs(self) -> pa.Table:
         """One row for each measured run, also those of trials that failed later (see `status`)."""
-        rows = [_run_row(trial, cell) for trial in self.data.trials for cell in trial.cells]
-        return pa.Table.from_pylist(rows, schema=_run_schema())
+        return _arrow(_RUNS, self._runs())
 
     def trials(self) -> pa.Table:
         """One row for each trial, with verdict, load time and its phases."""
-        rows = [_trial_row(trial) for trial in self.data.trials]
-        rows += [{"trial": t.id, "status": "unreadable", "reason": t.reason} for t in self.data.unreadable]
-        return pa.Table.from_pylist(rows, schema=_TRIALS)
+        return _arrow(_TRIALS, self._trials())
 
     def batches(self, series: str) -> Iterator[pa.Table]:
         """A series (`progress`, `devices`, ...), one table a run, so that any length streams."""
-        for cell in self.data.cells(valid_only=False):
-            if cell.has(series):
-                yield _with_keys(cell, cell.table(series))
+        return (_arrow(_series_kinds(series), table) for table in self._batches(series))
 
     def series(self, series: str) -> pa.Table:
         """A whole series in memory."""
-        return pa.concat_tables([_series_schema(series).empty_table(), *self.batches(series)])
+        import pyarrow as pa
+
+        none = _arrow(_series_kinds(series), dict.fromkeys(_series_kinds(series), ()))
+        return pa.concat_tables([none, *self.batches(series)])
 
     def export(self, folder: Path) -> tuple[Path, ...]:
         """Writes every table into `folder`: runs and trials as CSV and Parquet, series as Parquet."""
         folder.mkdir(parents=True, exist_ok=True)
         written = []
-        for name, table in (("runs", self.runs()), ("trials", self.trials())):
-            pyarrow.csv.write_csv(_for_spreadsheets(table), folder / f"{name}.csv")
-            pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+        for name, kinds, table in (("runs", _RUNS, self._runs()), ("trials", _TRIALS, self._trials())):
+            with (folder / f"{name}.csv").open("w", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(table)
+                for row in zip(*table.values(), strict=True):
+                    writer.writerow([spreadsheet_text(v) if isinstance(v, str) else v for v in row])
+            write_parquet(folder / f"{name}.parquet", kinds, [table])
             written += [folder / f"{name}.csv", folder / f"{name}.parquet"]
         for name in SERIES:
             path = folder / f"{name}.parquet"
-            with pq.ParquetWriter(path, _series_schema(name), compression="zstd") as writer:
-                for batch in self.batches(name):
-                    writer.write_table(batch)
+            write_parquet(path, _series_kinds(name), self._batches(name))
             written.append(path)
         return tuple(written)
+
+    def _runs(self) -> Values:
+        return _columns(_RUNS, [_run_row(trial, cell) for trial in self.data.trials for cell in trial.cells])
+
+    def _trials(self) -> Values:
+        rows = [_trial_row(trial) for trial in self.data.trials]
+        rows += [{"trial": t.id, "status": "unreadable", "reason": t.reason} for t in self.data.unreadable]
+        return _columns(_TRIALS, rows)
+
+    def _batches(self, series: str) -> Iterator[Values]:
+        for cell in self.data.cells(valid_only=False):
+            if cell.has(series):
+                table = cell.table(series)
+                values = (cell.trial_id, cell.stack, cell.block, cell.id)
+                rows = len(next(iter(table.values())))
+                keys = {key: [value] * rows for key, value in zip(_KEY_KINDS, values, strict=True)}
+                yield {**keys, **table}
 
 
 def load_frames(directory: Path) -> Frames:
@@ -77,32 +96,26 @@ def load_frames(directory: Path) -> Frames:
     return Frames(read(directory))
 
 
-_TRIALS = pa.schema(
-    [
-        ("trial", pa.string()),
-        ("stack", pa.string()),
-        ("block", pa.int64()),
-        ("position", pa.int64()),
-        ("stage", pa.string()),
-        ("scale", pa.int64()),
-        ("status", pa.string()),
-        ("reason", pa.string()),
-        ("started", pa.string()),
-        ("duration_s", pa.float64()),
-        ("load", pa.string()),
-        ("load_s", pa.float64()),
-        ("space_physical_bytes", pa.int64()),
-        ("space_database_bytes", pa.int64()),
-    ]
-)
-
-
-def _run_schema() -> pa.Schema:
-    grid = [("script", pa.string()), ("scale", pa.int64()), ("clients", pa.int64()), ("status", pa.string())]
-    figures = [(name, pa.float64()) for name in _RUN_FIGURES]
-    counts = [(name, pa.int64()) for name in _RUN_COUNTS]
-    percentiles = [(f"latency_{name}_ms", pa.float64()) for name in _PERCENTILES]
-    return pa.schema([*_KEY_TYPES, *grid, *figures, *counts, *percentiles])
+_TRIALS = {
+    **dict.fromkeys(("trial", "stack"), TEXT),
+    **dict.fromkeys(("block", "position"), INTEGER),
+    "stage": TEXT,
+    "scale": INTEGER,
+    **dict.fromkeys(("status", "reason", "started"), TEXT),
+    "duration_s": FLOAT,
+    "load": TEXT,
+    "load_s": FLOAT,
+    **dict.fromkeys(("space_physical_bytes", "space_database_bytes"), INTEGER),
+}
+_RUNS = {
+    **_KEY_KINDS,
+    "script": TEXT,
+    **dict.fromkeys(("scale", "clients"), INTEGER),
+    "status": TEXT,
+    **dict.fromkeys(_RUN_FIGURES, FLOAT),
+    **dict.fromkeys(_RUN_COUNTS, INTEGER),
+    **{f"latency_{name}_ms": FLOAT for name in _PERCENTILES},
+}
 
 
 def _run_row(trial: TrialData, cell: CellData) -> dict[str, Any]:
@@ -141,22 +154,17 @@ def _trial_row(trial: TrialData) -> dict[str, Any]:
     }
 
 
-def _for_spreadsheets(table: pa.Table) -> pa.Table:
-    """The same with text that no spreadsheet takes for a formula."""
-    columns = [
-        pa.array([v if v is None else spreadsheet_text(v) for v in column.to_pylist()], type=pa.string())
-        if pa.types.is_string(column.type)
-        else column
-        for column in table.columns
-    ]
-    return pa.Table.from_arrays(columns, schema=table.schema)
+def _series_kinds(series: str) -> dict[str, str]:
+    return {**_KEY_KINDS, **series_kinds(series)}
 
 
-def _series_schema(series: str) -> pa.Schema:
-    return pa.schema([*_KEY_TYPES, *arrow_schema(SERIES[series])])
+def _columns(kinds: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Values:
+    return {name: [row.get(name) for row in rows] for name in kinds}
 
 
-def _with_keys(cell: CellData, table: pa.Table) -> pa.Table:
-    values = (cell.trial_id, cell.stack, cell.block, cell.id)
-    keys = [pa.array([v] * table.num_rows, type=t) for v, (_, t) in zip(values, _KEY_TYPES, strict=True)]
-    return pa.Table.from_arrays([*keys, *table.columns], schema=pa.schema([*_KEY_TYPES, *table.schema]))
+def _arrow(kinds: Mapping[str, str], table: Values) -> pa.Table:
+    with extra("arrow", "a table in Python"):
+        import pyarrow as pa
+    types = {TEXT: pa.string(), INTEGER: pa.int64(), FLOAT: pa.float64()}
+    arrays = [pa.array(table[name], types[kind], from_pandas=True) for name, kind in kinds.items()]
+    return pa.Table.from_arrays(arrays, names=list(kinds))

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from pgstrata.record.parquet_file import FLOAT, TEXT, Table, Values, render_parquet
 from pgstrata.record.schema import (
-    ADDED_COLUMNS,
     CHECKPOINT_COLUMNS,
     DEVICE_COLUMNS,
     LONGEST_RUN_S,
@@ -36,9 +34,9 @@ _TEXT = frozenset({"device", "role", "wait_event_type", "wait_event", "kind"})
 
 
 @cache
-def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """Text columns are strings, everything else is a nullable float64."""
-    return pa.schema([(c, pa.string() if c in _TEXT else pa.float64()) for c in columns])
+def series_kinds(series: str) -> Mapping[str, str]:
+    """The kind of each column of a series: text, or a number that may be missing."""
+    return {column: TEXT if column in _TEXT else FLOAT for column in SERIES[series]}
 
 
 def write_series(path: Path, series: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> int:
@@ -47,33 +45,33 @@ def write_series(path: Path, series: str, rows: Iterable[Mapping[str, Any] | Seq
     A column that a mapping does not have is null; a key that is no column is a KeyError, so that nothing is lost.
     """
     columns = SERIES[series]
-    schema = arrow_schema(columns)
     values: dict[str, list[Any]] = {c: [] for c in columns}
     count = 0
     for row in rows:
         count += 1
         _append(values, columns, row)
-    arrays = [pa.array(values[f.name], type=f.type) for f in schema]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd")
+    write_parquet(path, series_kinds(series), [values])
     return count
 
 
-def with_added(table: pa.Table, series: str) -> pa.Table:
-    """With a column of nulls for each that the series has got since the table was written."""
-    for name in ADDED_COLUMNS.get(series, ()):
-        if name not in table.column_names:
-            table = table.append_column(name, pa.nulls(table.num_rows, pa.float64()))
-    return table
+def write_parquet(path: Path, kinds: Mapping[str, str], tables: Iterable[Values]) -> None:
+    """Writes a file with a group of rows for each table."""
+    with path.open("wb") as file:
+        file.writelines(render_parquet(kinds, tables))
 
 
-def check_times(table: pa.Table) -> None:
+def empty_table(series: str) -> Table:
+    """A table without rows."""
+    return {name: np.zeros(0, object if kind == TEXT else float) for name, kind in series_kinds(series).items()}
+
+
+def check_times(table: Table) -> None:
     """ValueError unless every row has its time, and no time lies further from the start than a run takes."""
-    for name in (n for n in table.column_names if n.endswith("t_s")):
-        column = table.column(name)
-        if name == "t_s" and column.null_count:
+    for name in (n for n in table if n.endswith("t_s")):
+        times = table[name]
+        if name == "t_s" and np.isnan(times).any():
             raise ValueError("a row has no time")
-        times = (column.drop_null() if column.null_count else column).to_numpy()
-        if not (np.abs(times) <= LONGEST_RUN_S).all():
+        if (np.abs(times) > LONGEST_RUN_S).any():
             raise ValueError(f"{name} holds a time more than {LONGEST_RUN_S:g} s from the start")
 
 

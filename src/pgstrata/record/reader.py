@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import gc
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import numpy as np
 from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
 from pgstrata.record.bounded_json import MAX_JSON_BYTES, parse_json, parse_text, require_bounded
 from pgstrata.record.crash import CRASH, CrashRecord, MinimalRecord
-from pgstrata.record.parquet import SERIES, arrow_schema, check_times, with_added
+from pgstrata.record.parquet import SERIES, check_times, empty_table, series_kinds
+from pgstrata.record.parquet_file import ParquetFile, Table, open_parquet
 from pgstrata.record.schema import (
     ADDED_COLUMNS,
     AttestedRecord,
@@ -90,26 +90,24 @@ class CellData:
         """True if that series (a key of `parquet.SERIES`) was recorded."""
         return self.source.has(f"{self.folder}/{series}.parquet")
 
-    def table(self, series: str, columns: list[str] | None = None) -> pa.Table:
-        """One series as an Arrow table; an empty one with the right columns when it was not recorded."""
+    def table(self, series: str, columns: Sequence[str] | None = None) -> Table:
+        """One series as arrays by column; an empty one with the right columns when it was not recorded."""
+        wanted = columns or SERIES[series]
         if not self.has(series):
-            empty = arrow_schema(SERIES[series]).empty_table()
-            return empty if columns is None else empty.select(columns)
+            empty = empty_table(series)
+            return {column: empty[column] for column in wanted}
         name = f"{self.folder}/{series}.parquet"
         with self.source.open(name) as file:
             try:
-                # Not pq.read_table: for files this small its data set machinery costs four times the reading.
-                parquet = pq.ParquetFile(file, pre_buffer=False)  # whose threads cost more than the reading
-                found = parquet.schema_arrow  # made anew each time that it is asked for
-                _check_series(parquet.metadata, found, series, (self.whole or self).result.duration_s)
+                parquet = open_parquet(file.read())
+                _check_series(parquet, series, (self.whole or self).result.duration_s)
                 # Further columns are left where they are.
-                wanted = [name for name in columns or SERIES[series] if name in found.names]
-                every = wanted == found.names
-                table = with_added(parquet.read(columns=None if every else wanted, use_threads=False), series)
+                table = parquet.read([column for column in wanted if column in parquet.kinds])
                 check_times(table)
-            except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+            except (OSError, ValueError, OverflowError, MemoryError) as error:
                 raise UsageError(f"{self.source.text}/{name} is no whole Parquet file: {error}", hint=DAMAGED) from None
-            return table.select(list(columns or SERIES[series]))
+            # The series has got further columns since some files were written.
+            return {column: table.get(column, np.full(parquet.rows, np.nan)) for column in wanted}
 
     def raw_names(self) -> tuple[str, ...]:
         """Files of raw output, relative to the campaign directory."""
@@ -467,18 +465,14 @@ def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
     return tuple(_validated(kind, value, source, name, format_of(value, where)) for value in values)
 
 
-def _check_series(metadata: pq.FileMetaData, found: pa.Schema, series: str, duration_s: float) -> None:
+def _check_series(parquet: ParquetFile, series: str, duration_s: float) -> None:
     """ValueError for a file of other columns, or of a size that no run leaves: a small one can unpack to anything."""
-    wanted = arrow_schema(SERIES[series])
-    added = ADDED_COLUMNS.get(series, ())
-    expected = [name for name in wanted.names if name in found.names or name not in added]
-    if not found.equals(wanted) and any(
-        name not in found.names or found.field(name).type != wanted.field(name).type for name in expected
-    ):
-        raise ValueError(f"it has other columns than {', '.join(wanted.names)}")
-    size_bytes = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
-    if metadata.num_rows > min(MAX_ROWS, LEAST_ROWS + ROWS_A_SECOND * duration_s) or size_bytes > MAX_MEMBER_BYTES:
-        raise ValueError(f"it would unpack to {metadata.num_rows} rows and {size_bytes} bytes")
+    wanted, added = series_kinds(series), ADDED_COLUMNS.get(series, ())
+    if any(parquet.kinds.get(name, kind if name in added else "") != kind for name, kind in wanted.items()):
+        raise ValueError(f"it has other columns than {', '.join(wanted)}")
+    most_rows = min(MAX_ROWS, LEAST_ROWS + ROWS_A_SECOND * duration_s)
+    if parquet.rows > most_rows or parquet.unpacked_bytes > MAX_MEMBER_BYTES:
+        raise ValueError(f"it would unpack to {parquet.rows} rows and {parquet.unpacked_bytes} bytes")
 
 
 def _load_json(source: Source, name: str) -> Any:

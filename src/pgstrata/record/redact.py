@@ -8,7 +8,6 @@ whole (`bundle`). Names of stacks and scripts stay: they are the subject of the 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -17,9 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from pgstrata.record.parquet_file import FLOAT, TEXT, Column, open_parquet, render_parquet
 from pgstrata.record.reader import CampaignData, TrialData
 from pgstrata.record.source import MAX_MEMBER_BYTES
 from pgstrata.spec.campaign import Campaign
@@ -118,14 +115,13 @@ class Redaction:
         return f"{json.dumps(self.value(json.loads(content)), indent=1)}\n".encode()
 
     def _table(self, content: bytes) -> bytes:
-        table = pq.ParquetFile(io.BytesIO(content)).read()
-        for at, one in enumerate(table.schema):
-            if pa.types.is_string(one.type):
-                texts = [None if text is None else self.text(text) for text in table.column(at).to_pylist()]
-                table = table.set_column(at, one, pa.array(texts, pa.string()))
-        out = io.BytesIO()
-        pq.write_table(table.replace_schema_metadata(None), out, compression="zstd")
-        return out.getvalue()
+        file = open_parquet(content)
+        kinds = {name: kind for name, kind in file.kinds.items() if kind in (TEXT, FLOAT)}
+        table: dict[str, list[str | None] | Column] = {
+            name: [None if text is None else self.text(text) for text in column] if kinds[name] == TEXT else column
+            for name, column in file.read(list(kinds)).items()
+        }
+        return b"".join(render_parquet(kinds, [table]))
 
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]:
@@ -262,9 +258,9 @@ def _met_ids(data: CampaignData) -> dict[str, str]:
 
 
 def _texts_of_table(content: bytes) -> Iterator[str]:
-    table = pq.ParquetFile(io.BytesIO(content)).read()
-    for column in (table.column(at) for at, one in enumerate(table.schema) if pa.types.is_string(one.type)):
-        yield from (text for text in column.unique().to_pylist() if text)
+    file = open_parquet(content)
+    for column in file.read([name for name, kind in file.kinds.items() if kind == TEXT]).values():
+        yield from {text: None for text in column if text}
 
 
 def _is_telling(name: str) -> bool:

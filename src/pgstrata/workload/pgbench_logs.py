@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,9 +25,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.csv
 
 from pgstrata.errors import UsageError
 
@@ -39,6 +37,8 @@ PERCENTILES = ("p50", "p90", "p95", "p99", "p999")
 WORDS = ("skipped", "failed", "serialization", "deadlock", "other")
 _COLUMNS = ("client", "number", "latency_us", "script", "epoch_s", "epoch_us", "seventh", "eighth")
 _DENSE_US = 1 << 20
+_LONGEST = 19
+"""Longest field with its separator: more digits may exceed 64 bits."""
 CLOCK_US = 1_000_000
 """Longest step of the clock backwards that is taken for its usual correction."""
 LONGEST_RUN_S = 31 * 86400
@@ -327,58 +327,67 @@ def _parse_block(
     origin_us: int | None,
 ) -> LogSummary:
     lag = "seventh" if len(columns) == 8 or (open_loop and len(columns) == 7) else None
-    timed = ["epoch_us", "client", "number"] if origin_us is not None else []
-    wanted = ["latency_us", "script", "epoch_s", *([lag] if lag else []), *timed]
-    try:
-        table = pa.csv.read_csv(
-            pa.BufferReader(memoryview(data)[:cut]),
-            read_options=pa.csv.ReadOptions(column_names=list(columns), block_size=1 << 20),
-            parse_options=pa.csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
-            convert_options=pa.csv.ConvertOptions(
-                include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.int64()),
-                null_values=list(WORDS),
-                strings_can_be_null=True,
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        raise _damaged(path, data[:cut], columns, offset_bytes, str(error)) from None
-    latency = table.column("latency_us")
-    if (pa.compute.min(latency).as_py() or 0) < 0:
-        raise _damaged(path, data[:cut], columns, offset_bytes, "a latency below 0")
-    words = {w: data.count(f" {w} ".encode(), 0, cut) for w in WORDS} if latency.null_count else {}
-    lag_us = pa.compute.max(table.column(lag)).as_py() if lag else None
-    epoch_s, latency_us = table.column("epoch_s").to_numpy(), latency.fill_null(-1).to_numpy()
-    script = np.clip(table.column("script").to_numpy(), 0, MOST_SCRIPTS)
-    last_us, numbers = 0, {}
+    fields = _fields(data[:cut], len(columns))
+    if fields is None:
+        raise _damaged(path, data[:cut], columns, offset_bytes)
+    table = dict(zip(columns, fields, strict=True))
+    epoch_s, latency_us = table["epoch_s"], table["latency_us"]
+    if latency_us.min() < -len(WORDS):
+        raise _damaged(path, data[:cut], columns, offset_bytes)
+    lag_us = int(table[lag].max(initial=0)) if lag else None
+    script = np.minimum(table["script"], MOST_SCRIPTS)
+    last_us, numbers = 0, dict[int, tuple[int, int]]()
     if origin_us is not None:
         origin_s = origin_us // 1_000_000
         _require_one_run({origin_s: 1, int(epoch_s.min(initial=origin_s)): 1, int(epoch_s.max(initial=origin_s)): 1})
-        since_us = epoch_s * 1_000_000 + table.column("epoch_us").to_numpy() - origin_us
+        since_us = epoch_s * 1_000_000 + table["epoch_us"] - origin_us
         last_us = int(since_us.max(initial=0))
         epoch_s = since_us // 1_000_000
-        client, number = table.column("client").to_numpy(), table.column("number").to_numpy()
+        client, number = table["client"], table["number"]
         _require_one_clock(path, client, number, since_us)
         numbers = _numbers_of(client, number)
-    if latency_us.size and latency_us.min() < 0:
+    counted = {}
+    if latency_us.min() < 0:
+        counts = [int((latency_us == -number).sum()) for number in range(1, len(WORDS) + 1)]
+        counted = {word: count for word, count in zip(WORDS, counts, strict=True) if count}
         has_latency = latency_us >= 0
         epoch_s, latency_us, script = epoch_s[has_latency], latency_us[has_latency], script[has_latency]
     histogram = Histogram()
     histogram.add(latency_us)
     later = {int(number): Histogram() for number in (np.unique(script[script > 0]) if script.any() else ())}
-    for number, latencies in later.items():
-        latencies.add(latency_us[script == number])
+    for one, latencies in later.items():
+        latencies.add(latency_us[script == one])
     seconds = _count_seconds(epoch_s)
-    counted = {word: count for word, count in words.items() if count}
     return LogSummary(counted, 0, histogram, seconds, lag_us, origin_us or 0, last_us, numbers, later)
 
 
-def _damaged(path: Path, data: bytes, columns: tuple[str, ...], offset_bytes: int, otherwise: str) -> UsageError:
+def _fields(text: bytes, columns: int) -> Iterable[Seconds] | None:
+    """Return the columns of whole lines, with -1, -2, ... as the latencies of WORDS; None if a line is another one."""
+    content = np.frombuffer(text, dtype=np.uint8)
+    ends = np.flatnonzero(content <= ord(" "))
+    is_end = content[ends] == ord("\n")
+    lines = int(is_end.sum())
+    if ends.size != lines * columns or not is_end[columns - 1 :: columns].all() or np.diff(ends).max() > _LONGEST:
+        return None
+    rest = text.translate(None, b"0123456789 \n")
+    for number, word in enumerate(WORDS if rest else (), 1):
+        text = text.replace(f" {word} ".encode(), f" -{number} ".encode())
+    if rest and text.translate(None, b"0123456789 \n").strip(b"-"):
+        return None
+    with warnings.catch_warnings():  # of text that is no number
+        warnings.simplefilter("ignore", DeprecationWarning)
+        numbers = np.fromstring(text, dtype=np.int64, sep=" ")
+    table = numbers.reshape(lines, columns) if numbers.size == lines * columns else None
+    # Only a latency is a word.
+    return None if table is None or (rest and np.delete(table, 2, axis=1).min() < 0) else table.T
+
+
+def _damaged(path: Path, data: bytes, columns: tuple[str, ...], offset_bytes: int) -> UsageError:
     """The error for the first line of `data` that is none of a log."""
     number, why = _first_bad_line(data, len(columns))
     line = _lines_before(path, offset_bytes) + number
     return UsageError(
-        f"{path}: line {line} is not a line of a pgbench log: {why or otherwise}",
+        f"{path}: line {line} is not a line of a pgbench log: {why}",
         hint="remove the damaged lines, or give the log of one run only",
     )
 

@@ -34,7 +34,7 @@ PUBLISHED = {
 
 def settled_tps(cell: CellData) -> np.ndarray:
     head, tail = cell.result.settled_samples
-    values: np.ndarray = cell.table("progress").column("tps").to_numpy()
+    values: np.ndarray = cell.table("progress")["tps"]
     return values[head : values.size - tail]
 
 
@@ -192,11 +192,11 @@ def test_series_checkpoints_space_and_load(tmp_path: Path) -> None:
     trial = next(t for t in read(tmp_path / "out").trials if t.trial.stack == "xfs raid10" and t.trial.block == 0)
     cell = trial.cells[0]
     assert cell.result.settled_samples == SETTLED_SAMPLES
-    np.testing.assert_allclose(cell.table("progress").column("tps").to_numpy(), 100.0)
-    assert cell.table("checkpoints").to_pylist() == [
+    np.testing.assert_allclose(cell.table("progress")["tps"], 100.0)
+    assert {name: column.item() for name, column in cell.table("checkpoints").items()} == (
         {"start_t_s": 50.0, "end_t_s": 90.0, "kind": "timed", "buffers_written": 410.0, "write_s": 40.0, "sync_s": 0.5,
          "total_s": 40.0}
-    ]  # fmt: skip
+    )  # fmt: skip
     assert trial.load is not None
     assert (trial.load.total_s, trial.load.phases_s) == (17.0, {"init": 16.5, "vacuum": 0.5})
     assert [s.database_bytes for s in trial.space] == [6]

@@ -74,7 +74,7 @@ class TestMmtests:
              f"{logs}/pgbench-transactions-44.log.gz": "other", f"{logs}/pgbench-scale": "50\n"},
         )  # fmt: skip
         cell = only_cell(imported_from("mmtests", [str(top)], tmp_path / "out"))
-        assert cell.table("progress").column("tps").to_pylist() == [1000.0] * 4
+        assert cell.table("progress")["tps"].tolist() == [1000.0] * 4
         assert cell.stack == "6.8-xfs"
 
     def test_the_log_of_one_thread_is_not_of_the_run(self, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from importing import BY_NAME, FIXTURES, imported, only_cell
@@ -40,14 +41,14 @@ class TestSysbench:
 
     def test_seconds_are_those_of_the_intermediate_reports(self, tmp_path: Path) -> None:
         cell = only_cell(imported("sysbench", tmp_path, {"xfs=a.out": recorded("read-write")}))
-        assert cell.table("progress").column("tps").to_pylist() == [389.72, 264.05, 4.0, 66.95, 84.93, 20.03]
-        assert cell.table("progress").column("latency_ms").null_count == 6  # sysbench prints a percentile, no mean
+        assert cell.table("progress")["tps"].tolist() == [389.72, 264.05, 4.0, 66.95, 84.93, 20.03]
+        assert np.isnan(cell.table("progress")["latency_ms"]).sum() == 6  # sysbench prints a percentile, no mean
 
     def test_checkpoint_reports_are_no_runs_and_begin_the_counters_anew(self, tmp_path: Path) -> None:
         cell = only_cell(imported("sysbench", tmp_path, {"xfs=a.out": recorded("checkpoint")}))
         assert (cell.result.tps, cell.result.transactions) == (661.70, 1331)
         assert cell.result.duration_s == pytest.approx(2.0116)
-        assert cell.table("progress").column("t_s").to_pylist() == [1.0, 2.0]
+        assert cell.table("progress")["t_s"].tolist() == [1.0, 2.0]
 
     def test_a_rate_limit_is_an_open_loop_and_latency_is_compared(self, tmp_path: Path) -> None:
         data = imported("sysbench", tmp_path, {"xfs=a.out": recorded("rate")})

@@ -53,7 +53,7 @@ def test_what_came_back_reads_as_its_files_do(tmp_path: Path, archive: bytes) ->
         again = near.finished_trial(TRIAL.id)
         assert first == again
         assert first is not again
-        assert [c.table("progress") for c in first.cells] == [c.table("progress") for c in again.cells]
+        assert [repr(c.table("progress")) for c in first.cells] == [repr(c.table("progress")) for c in again.cells]
         assert first.raw_names() == again.raw_names()
 
 

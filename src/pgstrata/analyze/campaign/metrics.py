@@ -73,9 +73,7 @@ def _reported(cell: CellData) -> tuple[Floats, int]:
     whole = cell.whole
     if whole is None or not cell.has("progress"):
         return np.zeros(0), 1
-    table = cell.table("progress", ["t_s", "tps"])
-    t_s = table.column("t_s").to_numpy()
-    tps = table.column("tps").to_numpy()
+    t_s, tps = cell.table("progress", ["t_s", "tps"]).values()
     first, last = whole.result.settled_samples
     if first or last:
         # Sampled by others, about once a second: samples are used unchanged, and the ends of the run were cut.
@@ -149,12 +147,12 @@ def open_loop_of(cell: CellData, percentile: str) -> OpenLoop | None:
     if cell.cell.rate_tps is None or latency_ms is None:
         return None
     scheduled = result.transactions + result.failed + result.skipped
-    lag_ms = cell.table("progress", ["lag_ms"]).column("lag_ms").drop_null().to_pylist()
+    lag_ms = cell.table("progress", ["lag_ms"])["lag_ms"]
     return OpenLoop(
         rate_tps=cell.cell.rate_tps,
         latency_ms=latency_ms,
         failed_share=(result.failed + result.skipped + result.late) / max(scheduled, 1),
-        lag_rising=is_lag_rising(lag_ms),
+        lag_rising=is_lag_rising(lag_ms[~np.isnan(lag_ms)].tolist()),
         transactions=result.transactions,
     )
 

@@ -110,9 +110,9 @@ def _long_runs(cells: Sequence[CellData]) -> Iterator[_LongRun]:
     for cell in long[-RUNS:]:
         seconds = seconds_of(cell)
         if seconds.size >= RUN_S and float(seconds.mean()) > 0:
-            starts = cell.table("checkpoints", ["start_t_s"]).column("start_t_s").drop_null().to_numpy()
+            starts = cell.table("checkpoints", ["start_t_s"])["start_t_s"]
             cut_s = cell.result.settled_samples[0]
-            yield _LongRun(seconds, starts - cut_s, cut_s)
+            yield _LongRun(seconds, starts[~np.isnan(starts)] - cut_s, cut_s)
 
 
 def _of_most(

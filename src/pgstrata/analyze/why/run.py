@@ -98,15 +98,15 @@ def read_run(run: CellData, stack: Stack) -> RunReading | None:
 
 def _sessions(run: CellData) -> dict[Event, float] | None:
     """Return the mean number of sessions in a statement, by wait event."""
-    samples = _within(run, run.table("postgres", ["t_s"]).column("t_s").to_numpy(), grace_s=0.0).sum()
+    samples = _within(run, run.table("postgres", ["t_s"])["t_s"], grace_s=0.0).sum()
     if not samples or not run.has("waits"):
         return None
     found: dict[Event, float] = {}
     table = run.table("waits")
-    inside = _within(run, table.column("t_s").to_numpy(), grace_s=0.0)
-    columns = (table.column(name).to_pylist() for name in ("wait_event_type", "wait_event", "sessions"))
+    inside = _within(run, table["t_s"], grace_s=0.0)
+    columns = (table[name].tolist() for name in ("wait_event_type", "wait_event", "sessions"))
     for kept, kind, name, sessions in zip(inside, *columns, strict=True):
-        if kept and kind and name and sessions:
+        if kept and kind and name and sessions > 0:
             event = kind_of(kind, name), name
             found[event] = found.get(event, 0.0) + float(sessions) / float(samples)
     return found
@@ -132,7 +132,7 @@ def _of_result(run: CellData, tps: float) -> dict[str, float]:
 def _rate(run: CellData, counter: str) -> float | None:
     """Return the rate of a counter of the server, per second, over the samples of the run."""
     table = run.table("postgres", ["t_s", counter])
-    t_s, values = table.column("t_s").to_numpy(), _numbers(table.column(counter))
+    t_s, values = table["t_s"], table[counter]
     known = _within(run, t_s) & np.isfinite(values)
     t_s, values = t_s[known], values[known]
     if t_s.size < 2 or not t_s[-1] > t_s[0]:
@@ -142,10 +142,10 @@ def _rate(run: CellData, counter: str) -> float | None:
 
 def _of_system(run: CellData) -> dict[str, float]:
     table = run.table("system", ["t_s", *_SYSTEM])
-    inside = _within(run, table.column("t_s").to_numpy())
+    inside = _within(run, table["t_s"])
     found = {}
     for name in _SYSTEM:
-        mean = _mean(_numbers(table.column(name))[inside])
+        mean = _mean(table[name][inside])
         if mean is not None:
             found[name] = mean
     if "cpu_user" in found and "cpu_system" in found:
@@ -195,9 +195,9 @@ class _Device:
 def _devices(run: CellData) -> Iterator[_Device]:
     """Yield the devices in the order of the record: from the medium up."""
     table = run.table("devices")
-    inside = _within(run, table.column("t_s").to_numpy())
-    names, roles = (np.array(table.column(c).to_pylist(), dtype=object) for c in ("device", "role"))
-    columns = {name: _numbers(table.column(name)) for name in _DEVICES}
+    inside = _within(run, table["t_s"])
+    names, roles = (table[column] for column in ("device", "role"))
+    columns = {name: table[name] for name in _DEVICES}
     for name in dict.fromkeys(names[inside].tolist()):
         rows = inside & (names == name)
         yield _Device(str(roles[rows][0]), {column: _mean(values[rows]) for column, values in columns.items()})
@@ -220,11 +220,6 @@ def _ends(devices: Sequence[_Device], stack: Stack) -> tuple[list[_Device], list
         bottom += own[:-tops] if layered else own
         top += own[-tops:] if layered else own
     return bottom, top if known else []
-
-
-def _numbers(column: object) -> Floats:
-    values: Floats = column.to_numpy(zero_copy_only=False).astype(np.float64)  # type: ignore[attr-defined]
-    return values
 
 
 def _mean(values: Floats) -> float | None:

@@ -6,13 +6,14 @@ largest second, so that no stall and no burst disappears. The page states the wi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pgstrata.analyze.stats.jitter import STALL
+from pgstrata.record.parquet_file import Table
 from pgstrata.record.reader import CellData
 
 Floats = NDArray[np.float64]
@@ -72,9 +73,9 @@ class Resolution:
 def run_series(cell: CellData, points: int) -> RunSeries | None:
     """Return the progress of a run, its checkpoints and stalls; None if the client printed no progress."""
     table = cell.table("progress", ["t_s", "tps", "latency_ms"])
-    if table.num_rows < 2:
+    t_s, tps, latency = table.values()
+    if t_s.size < 2:
         return None
-    t_s, tps, latency = (_floats(table.column(name)) for name in ("t_s", "tps", "latency_ms"))
     step_s = max(1.0, round(float(np.median(np.diff(t_s)))))
     at = np.maximum(np.rint(t_s / step_s).astype(int) - 1, 0)
     seconds = np.zeros(int(at.max()) + 1)
@@ -100,16 +101,11 @@ def run_series(cell: CellData, points: int) -> RunSeries | None:
 def device_series(cell: CellData, points: int) -> list[DeviceSeries]:
     """Return the activity of the stack's devices during a run; empty if they were not sampled."""
     table = cell.table("devices", ["t_s", "device", "role", *_DEVICE_COLUMNS])
-    if table.num_rows == 0:
-        return []
-    t_s = _floats(table.column("t_s"))
-    names = np.array(table.column("device").to_pylist(), dtype=object)
-    roles = np.array(table.column("role").to_pylist(), dtype=object)
-    columns = {n: _floats(table.column(n)) for n in _DEVICE_COLUMNS}
+    t_s, names, roles = (table[name] for name in ("t_s", "device", "role"))
     found = []
     for device in dict.fromkeys(names):
         rows = names == device
-        found.append(_one_device(str(device), str(roles[rows][0]), t_s[rows], columns, rows, points))
+        found.append(_one_device(str(device), str(roles[rows][0]), t_s[rows], table, rows, points))
     return found
 
 
@@ -117,7 +113,7 @@ _DEVICE_COLUMNS = ("read_bytes_per_s", "write_bytes_per_s", "writes_per_s", "flu
 
 
 def _one_device(
-    device: str, role: str, t_s: Floats, columns: dict[str, Floats], rows: NDArray[np.bool_], points: int
+    device: str, role: str, t_s: Floats, columns: Table, rows: NDArray[np.bool_], points: int
 ) -> DeviceSeries:
     step_s = max(1.0, round(float(np.median(np.diff(t_s))))) if len(t_s) > 1 else 1.0
     width = max(1, -(-len(t_s) // points))
@@ -163,17 +159,9 @@ def stalls(seconds: Floats, step_s: float) -> list[tuple[float, float]]:
 
 
 def _checkpoints(cell: CellData) -> list[tuple[float, float, str]]:
-    rows = cell.table("checkpoints", ["start_t_s", "end_t_s", "kind"]).to_pylist()
-    return [
-        (round(r["start_t_s"], 1), round(r["end_t_s"], 1), r["kind"] or "")
-        for r in rows
-        if r["start_t_s"] is not None and r["end_t_s"] is not None
-    ]
-
-
-def _floats(column: Any) -> Floats:
-    result: Floats = column.to_numpy(zero_copy_only=False).astype(np.float64)
-    return result
+    columns = cell.table("checkpoints", ["start_t_s", "end_t_s", "kind"]).values()
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [(round(a, 1), round(b, 1), kind or "") for a, b, kind in rows if not (math.isnan(a) or math.isnan(b))]
 
 
 def _short(values: Floats) -> list[float | None]:
