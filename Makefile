@@ -162,6 +162,7 @@ docs: $(STAMP) $(DISK) ## the reference pages that are written from the code
 	@$(BIN)/python -m pgstrata_docs.cli > docs/reference/cli.md
 	@$(BIN)/python -m pgstrata_docs.report_json > docs/reference/report-json.md
 	@$(BIN)/python -m pgstrata_docs.glossary > docs/reference/glossary.md
+	@$(BIN)/python -m pgstrata_docs.outcomes > docs/results/outcomes.md
 	@if test -x $(DISK); then $(DISK) models --markdown > docs/reference/media-models.md; fi
 
 .PHONY: bench

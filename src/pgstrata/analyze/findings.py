@@ -362,6 +362,10 @@ class PublishedFinding(Finding):
     other_scale: bool = False
     """True if the figure was published for another scale than the measured one."""
     note: str = ""
+    outcome: Literal["agrees", "differs", "cannot be told"] | None = None
+    """Whether the measured ratio agrees with the published one; null for the baseline."""
+    reason: str = ""
+    """Why they differ by this campaign's own figures, or why it cannot be told."""
 
 
 class EventTime(Finding):

@@ -16,9 +16,9 @@ from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.sentences.markup import Span, parse_markup
 from pgstrata.report.sentences.summary import cell_words, common_sentences
 from pgstrata.report.tables import grid
+from pgstrata.report.tables.agreement import render_measured
 from pgstrata.report.tables.further import further_tables
 from pgstrata.report.tables.grid import GridMap, grid_map
-from pgstrata.report.tables.published import render_measured
 from pgstrata.report.tables.verdicts import Figure, VerdictRow, VerdictTable, matched_cells, verdict_tables
 from pgstrata.report.tables.why import time_view
 from pgstrata.spec.printable import one_line
@@ -139,9 +139,22 @@ def _published(findings: Findings, table: VerdictTable) -> list[str]:
     if not rows:
         return []
     lines = ["", f"Published by {escape_markdown(findings.published_source)}. Only ratios can be compared.", ""]
-    return [*lines, *_rows(["stack", "published", "to", "published ratio", "measured ratio"], map(_compared, rows))]
+    return [
+        *lines,
+        *_rows(
+            ["stack", "published", "to", "published ratio", "measured ratio", "outcome", "reason"], map(_compared, rows)
+        ),
+    ]
 
 
 def _compared(row: PublishedFinding) -> list[str]:
     value = render_metric(row.value, metric_of(row.metric))
-    return [row.stack, value, row.baseline, render_factor(row.ratio), render_measured(row)]
+    return [
+        row.stack,
+        value,
+        row.baseline,
+        render_factor(row.ratio),
+        render_measured(row),
+        row.outcome or "",
+        row.reason,
+    ]

@@ -22,9 +22,9 @@ from pgstrata.report.sentences.markup import parse_markup
 from pgstrata.report.sentences.summary import cell_words, common_sentences
 from pgstrata.report.sentences.why import terminal_words
 from pgstrata.report.tables import grid
+from pgstrata.report.tables.agreement import render_measured
 from pgstrata.report.tables.further import FurtherTable, further_tables
 from pgstrata.report.tables.grid import GridMap, grid_map
-from pgstrata.report.tables.published import render_measured
 from pgstrata.report.tables.verdicts import (
     MEASURED,
     Figure,
@@ -167,11 +167,12 @@ def _print_published(console: Console, findings: Findings, table: VerdictTable, 
     source = printable(findings.published_source)
     console.print(Text(f"\nPublished ({source}); only ratios can be compared", style="bold"))
     grid = _empty_grid(plain)
-    for title in ("stack", "to", "published ratio", "measured ratio"):
+    for title in ("stack", "to", "published ratio", "measured ratio", "outcome", "reason"):
         grid.add_column(title, justify="right" if "ratio" in title else "left")
     for row in rows:
         names = (Text(printable(name)) for name in (row.stack, row.baseline))
-        grid.add_row(*names, render_factor(row.ratio), render_measured(row))
+        told = (Text(printable(text)) for text in (row.outcome or "", row.reason))
+        grid.add_row(*names, render_factor(row.ratio), render_measured(row), *told)
     console.print(grid)
 
 

@@ -90,6 +90,35 @@ def run_study(
     run_to_report(campaign, where, "run", shown, source_text=file.read_text(encoding="utf-8"))
 
 
+@group.command("table", epilog="Example: pgstrata studies table out/filesystems-hdd-full")
+def print_tables(
+    results: Annotated[
+        list[Path],
+        typer.Argument(metavar="RESULTS...", help="Directories of campaigns, or their JSON reports."),
+    ],
+    json: JsonFlag = False,
+) -> None:
+    """Print of each arm the published ratio, the measured one, whether they agree, and why not."""
+    from pgstrata.analyze.campaign.judge import judge
+    from pgstrata.cli.publishing import with_published
+    from pgstrata.record.reader import read
+    from pgstrata.report.tables.agreement import StudyReport, read_report, table_lines
+
+    reports = []
+    for path in results:
+        if path.is_dir():
+            data = read(path)
+            reports.append(StudyReport.of(with_published(judge(data), data), str(path)))
+        else:
+            reports.append(read_report(path))
+    if json:
+        arms = ([row.model_dump(mode="json") for row in report.rows()] for report in reports)
+        print_json([{"campaign": r.campaign.name, "arms": told} for r, told in zip(reports, arms, strict=True)])
+        return
+    for report in reports:
+        print_text("\n".join([f"{report.campaign.name}", "", *table_lines(report), ""]))
+
+
 def _refuse_placeholders(campaign: Campaign, file: Path, others: Sequence[str]) -> None:
     """UsageError where disks are yet to be named: nobody can guess which may be formatted."""
     unnamed = next((id_ for stack in campaign.stacks for id_ in stack.device_ids if PLACEHOLDER in id_), None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pgstrata.analyze.findings import Findings, PublishedFinding
-from pgstrata.report.sentences.figures import render_factor, render_number
+from pgstrata.report.tables.agreement import with_outcomes
 from pgstrata.report.tables.pairs import Index
 
 
@@ -26,22 +26,15 @@ class PublishedFigure:
 
 
 def add_published(findings: Findings, study: str, source: str, figures: Iterable[PublishedFigure]) -> Findings:
-    """Return the findings with each published figure next to the measured ratio.
+    """Return the findings with each published figure next to the measured ratio, and whether the two agree.
 
     That ratio comes from the comparison, with its interval. If nothing is compared (functional only), it is the
     quotient of the two estimates, without an interval.
     """
     index = Index(findings)
-    rows = tuple(_joined(index, study, figure) for figure in figures)
+    disks = {(stack.cell, stack.name): stack.disks for stack in findings.stacks}
+    rows = with_outcomes((_joined(index, study, figure) for figure in figures), disks)
     return findings.model_copy(update={"published": rows, "published_source": source})
-
-
-def render_measured(row: PublishedFinding) -> str:
-    """Format the measured ratio with its interval, if it has one."""
-    interval = ""
-    if row.measured_low is not None:
-        interval = f" ({render_number(row.measured_low)} … {render_number(row.measured_high)})"
-    return render_factor(row.measured_ratio) + interval
 
 
 def _joined(index: Index, study: str, figure: PublishedFigure) -> PublishedFinding:
