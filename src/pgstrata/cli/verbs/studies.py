@@ -94,7 +94,7 @@ def run_study(
 def print_tables(
     results: Annotated[
         list[Path],
-        typer.Argument(metavar="RESULTS...", help="Directories of campaigns, or their JSON reports."),
+        typer.Argument(metavar="DIR|FILE", help="Directories of campaigns, or their JSON reports."),
     ],
     json: JsonFlag = False,
 ) -> None:
