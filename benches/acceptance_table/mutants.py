@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from acceptance_table import outcome, simulated
 from pgstrata.analyze.campaign import conclude as conclusions
-from pgstrata.analyze.campaign import run_features
+from pgstrata.analyze.campaign import run_features, tuning
 from pgstrata.analyze.campaign import simulate as simulation
 from pgstrata.analyze.campaign.simulate import SimulatedCampaign
 from pgstrata.analyze.sessions import comparison as sessions
@@ -19,6 +21,7 @@ from pgstrata.analyze.stats import (
     bad_mode,
     comparison,
     equivalence,
+    factor_effects,
     hosts,
     serial,
     shared_scatter,
@@ -27,9 +30,10 @@ from pgstrata.analyze.stats import (
 )
 from pgstrata.analyze.stats.comparison import Design
 from pgstrata.analyze.stats.fit import BlockFit
-from pgstrata.analyze.stats.interval import Estimate, Interval, Mixture
+from pgstrata.analyze.stats.interval import Estimate, Floats, Interval, Mixture, t_p
 from pgstrata.analyze.stats.screen import probability_within_margin
 from pgstrata.analyze.stats.screened_scatter import Scatter
+from pgstrata.spec.durability import CLASSES
 
 
 def narrow_intervals(factor: float) -> Callable[[], None]:
@@ -247,6 +251,39 @@ def _every_block_read() -> Callable[[], None]:
     return replaced(slice_effects, "READINGS", dict.fromkeys(range(6, 25), 1.0))
 
 
+def _factors_singly() -> Callable[[], None]:
+    """Each factor of a screening at the whole level."""
+    return replaced(factor_effects, "holm_rejects", lambda p_values, alpha: tuple(p < alpha for p in p_values))
+
+
+def _factors_at_one_look() -> Callable[[], None]:
+    """Effects are judged after every block as if it were the only one."""
+    return replaced(factor_effects, "anytime_p", lambda estimate, g: t_p(estimate))
+
+
+def _lost_rows_counted() -> Callable[[], None]:
+    """Effects by the weights of the whole design, whichever of its rows ran."""
+
+    def whole(fit: BlockFit, columns: Floats) -> list[Estimate]:
+        effect = np.nan_to_num(fit.effect)
+        weights = np.linalg.pinv(columns)
+        count = Estimate(0.0, fit.sigma / math.sqrt(fit.runs.sum() / 4), fit.df, float(fit.runs.sum()) / 2)
+        return [replace(count, value=float(row @ effect)) for row in weights]
+
+    return replaced(factor_effects, "_estimates", whole)
+
+
+def _choice_of_any_class() -> Callable[[], None]:
+    """The combination is chosen among all, durable or not."""
+    return replaced(tuning, "_class", lambda found, row: CLASSES[0])
+
+
+def _interactions_ignored() -> Callable[[], None]:
+    """The gain of a combination is the sum of its main effects."""
+    honest = tuning.expected_gain
+    return replaced(tuning, "expected_gain", lambda row, mains, interactions: honest(row, mains, ()))
+
+
 def replaced(module: object, name: str, value: Any) -> Callable[[], None]:
     """Replace a rule until the result is called; TypeError if what replaces a function does not take its arguments."""
     honest = getattr(module, name)
@@ -289,5 +326,10 @@ RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "extended": _declared_although_extended,
     "modes-untold": _modes_untold,
     "whole-rates": _whole_rates_at_one_look,
+    "factors-singly": _factors_singly,
+    "factors-one-look": _factors_at_one_look,
+    "lost-rows": _lost_rows_counted,
+    "any-class": _choice_of_any_class,
+    "no-interactions": _interactions_ignored,
 }
 """The rules that a mutant can weaken, beside the width of intervals."""

@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from acceptance_table.checks import Check
+from acceptance_table.factors import choice_checks, effect_checks, power_checks
 from acceptance_table.outcome import mean
 from acceptance_table.slice_effects import slice_effect_checks
 from pgstrata.analyze.sessions.comparison import Session, compare_sessions
@@ -124,6 +125,9 @@ UNITS: dict[str, Callable[[int], Iterator[Check]]] = {
     "sessions": session_checks,
     "nights": history_checks,
     "slice effects": slice_effect_checks,
+    "effects of factors": effect_checks,
+    "power over factors": power_checks,
+    "combinations of factors": choice_checks,
 }
 
 

@@ -67,6 +67,11 @@ WEAKENED = (
     Weakened("rounding", "rounded", "22", 50),
     Weakened("independent-line", "growing", "23", 400),
     Weakened("sampling", "swings", "20", 20),
+    Weakened("factors-singly", "effects of factors", "35", 60),
+    Weakened("factors-one-look", "effects of factors", "35", 60),
+    Weakened("lost-rows", "combinations of factors", "37", 30),
+    Weakened("any-class", "combinations of factors", "37", 20),
+    Weakened("no-interactions", "combinations of factors", "37", 20),
     Weakened("mixture", "memory .3 of 2", "17", 1000),
 )
 

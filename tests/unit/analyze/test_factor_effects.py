@@ -88,11 +88,20 @@ def test_a_stack_that_never_ran_leaves_the_others() -> None:
 def test_factors_that_no_run_tells_apart_have_no_estimate() -> None:
     rows = screening_rows(3)
     y = _runs(rows, {0: 0.5}, 4)
-    y[3:] = np.nan
+    y[np.array(rows)[:, 1] != np.array(rows)[:, 2]] = np.nan
     mains, pairs = factor_effects(rows, y, BOUND)
-    assert {e.verdict for e in mains} == {"undecided"}
-    assert all(math.isnan(e.estimate.value) for e in mains)
+    assert [e.verdict for e in mains] == ["matters", "undecided", "undecided"]
+    assert [math.isnan(e.estimate.value) for e in mains] == [False, True, True]
     assert pairs == ()
+
+
+def test_a_change_that_never_starts_leaves_the_effects_of_the_others() -> None:
+    rows = screening_rows(14)
+    y = _runs(rows, {3: 0.2, 5: 0.9}, 4)
+    y[np.array(rows)[:, 5]] = np.nan
+    mains, _ = factor_effects(rows, y, BOUND)
+    assert [e.factors[0] for e in mains if e.verdict == "matters"] == [3]
+    assert [e.factors[0] for e in mains if math.isnan(e.estimate.value)] == [5]
 
 
 def test_one_block_has_no_verdicts() -> None:

@@ -100,7 +100,7 @@ class Observer:
     """The one object for all trials of the same traits."""
     _taken: PackedObservations = field(default_factory=PackedObservations)
     _traits: list[Traits] = field(default_factory=list)
-    """Of each of them."""
+    """Traits of each trial taken."""
     _observations: PackedObservations = field(default_factory=PackedObservations)
 
     def __call__(self, trials: Sequence[TrialData]) -> Sequence[Observation]:

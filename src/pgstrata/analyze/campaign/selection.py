@@ -33,7 +33,7 @@ _STEPS = 20
 
 @dataclass(frozen=True)
 class Traits:
-    """What decides if a valid trial counts."""
+    """Grounds on which a valid trial counts or does not."""
 
     where: tuple[str, str]
     """Host and stack."""

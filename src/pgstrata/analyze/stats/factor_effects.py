@@ -3,7 +3,8 @@
 With a_k the effect of stack k (`fit`, blocks absorbed, Huber weights) and x_kj = -1/2 or 1/2 the level of factor j
 there, the main effects are the least squares solution of a = mu + X b, so that each is a contrast of stacks: b_j =
 w_j' a with w_j a row of the pseudo-inverse of (1, X). With every row of the design present, w_kj = 4 x_kj / rows.
-A stack without runs leaves the others; factors that can no longer be told apart have no estimate.
+A stack without runs leaves the others, and a factor whose change never ran the other factors, at its start; factors
+that can no longer be told apart have no estimate.
 
 Standard error and degrees of freedom are those of the contrast (`BlockFit.contrast`): scatter between runs of a stack
 in different blocks, not lack of fit. A factor *matters* if Holm's procedure over all factors rejects at 5 % the
@@ -41,6 +42,8 @@ from pgstrata.analyze.stats.interval import (
 )
 from pgstrata.spec.screening import Row, signs
 
+_TOLD = 1e-9
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -71,9 +74,10 @@ def _told_apart(fit: BlockFit, levels: Floats, acting: Sequence[int]) -> tuple[l
     counted = fit.runs > 0
     pairs: list[tuple[int, ...]] = []
     columns = levels / 2
+    rank = np.linalg.matrix_rank(_with_mean(columns[counted]))
     for i, j in combinations(acting, 2):
         wider = np.column_stack([columns, levels[:, i] * levels[:, j] / 2])
-        if np.linalg.matrix_rank(_with_mean(wider[counted])) == wider.shape[1] + 1:
+        if np.linalg.matrix_rank(_with_mean(wider[counted])) == rank + len(pairs) + 1:
             pairs, columns = [*pairs, (i, j)], wider
     return pairs, columns
 
@@ -83,14 +87,15 @@ def _with_mean(columns: Floats) -> Floats:
 
 
 def _estimates(fit: BlockFit, columns: Floats) -> list[Estimate]:
-    """Return the estimate of each column; nan if the rows that ran do not tell them apart."""
+    """Return the estimate of each column; nan for one that the rows that ran do not tell from the others."""
     counted = np.flatnonzero(fit.runs > 0)
     model = _with_mean(columns[counted])
-    if not counted.size or np.linalg.matrix_rank(model) < model.shape[1]:
-        return [Estimate(math.nan, math.nan, math.nan, math.nan)] * columns.shape[1]
+    inverse = np.linalg.pinv(model)
     weights = np.zeros((columns.shape[1], fit.runs.size))
-    weights[:, counted] = np.linalg.pinv(model)[1:]
-    return [fit.contrast(row) for row in weights]
+    weights[:, counted] = inverse[1:]
+    told = np.abs(inverse @ model - np.eye(model.shape[1])).max(axis=1)[1:] < _TOLD
+    unknown = Estimate(math.nan, math.nan, math.nan, math.nan)
+    return [fit.contrast(row) if known else unknown for row, known in zip(weights, told, strict=True)]
 
 
 def _judged(factors: Sequence[tuple[int, ...]], estimates: Sequence[Estimate], bound: float) -> tuple[Effect, ...]:
