@@ -16,7 +16,7 @@ from pgstrata.spec.cluster_crash import (
     untested,
 )
 from pgstrata.spec.crash import crash_campaign
-from pgstrata.spec.crash_request import CrashRequest
+from pgstrata.spec.crash_request import BESIDE, CrashRequest
 from pgstrata.spec.stack import Stack
 from pgstrata.stack.preflight import unsupported_on
 from pgstrata.trial.events import Notice, Tell
@@ -71,6 +71,6 @@ def _alone(campaign: Campaign, stack: Stack) -> Campaign:
     """The campaign of one crash trial: disk power cuts, or lost nodes of a cluster."""
     alone = campaign.model_copy(update={"stacks": (stack,)})
     if stack.topology is None:
-        return crash_campaign(alone)
+        return crash_campaign(alone, loaded=campaign.crash is not None and campaign.crash.script == BESIDE)
     powered = campaign.crash is not None and campaign.crash.power
     return cluster_power_campaign(alone) if powered else cluster_crash_campaign(alone)

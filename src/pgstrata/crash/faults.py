@@ -14,7 +14,7 @@ from typing import Any
 
 from pgstrata.crash.ledger import LedgerSize
 from pgstrata.crash.script import SCRIPTS
-from pgstrata.spec.crash_request import OF_PAGES, CrashRequest, FaultName
+from pgstrata.spec.crash_request import BESIDE, OF_PAGES, CrashRequest, FaultName
 from pgstrata.stack.block.media import recorded_disk, recorded_names
 from pgstrata.stack.plan import StackPlan
 
@@ -24,6 +24,8 @@ REFUSED_ACCOUNTS = 120_000
 """Accounts when pages are refused: 650 pages, so that transactions after the failed checkpoint (half a ledger of 100 a
 session touches 800 times a page) leave some of those alone that it was to write: what is touched is whole again."""
 SLOW_FLUSH_MS = 20
+LOAD_S = 5.0
+"""Time of a load beside the ledger."""
 FILLER = "pgstrata-filler"
 
 
@@ -50,8 +52,8 @@ FAULTS: Mapping[FaultName, Fault] = {
 
 
 def ledger_size(request: CrashRequest) -> LedgerSize:
-    """A ledger large enough to show the fault, or the size of pgbench's."""
-    size = LedgerSize(script=SCRIPTS[request.script])
+    """A ledger large enough to show the fault, the size of pgbench's, or one that lasts as long as a load beside it."""
+    size = LedgerSize(script=SCRIPTS[request.script], spread_s=LOAD_S if request.script == BESIDE else 0.0)
     size = replace(size, transactions=request.transactions or size.transactions)
     return replace(size, accounts=REFUSED_ACCOUNTS) if request.fault == OF_PAGES else size
 

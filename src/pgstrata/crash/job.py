@@ -139,7 +139,7 @@ def plan_recovery(
     """The server by itself, which recovers and then reads its statements from standard input. It does not wait for the
     disk, unless its writes are `recorded`. For a cluster, the server that continues among those that are not `gone`."""
     server = setup.server
-    check = render_check(asked_of_amcheck(setup, deep=deep), script)
+    check = render_check(asked_of_amcheck(setup, deep=deep), script, setup.driver.state_conditions)
     if setup.stack.topology is not None:
         job = render_failover(setup, gone)
         argv = ("python3", "-I", CrashPlaces.of(setup).failover, job)

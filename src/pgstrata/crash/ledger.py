@@ -41,6 +41,8 @@ class LedgerSize:
     checkpoint_every: int = 20
     """Transactions of the first session between two checkpoints."""
     script: Script = LEDGER
+    spread_s: float = 0.0
+    """Time over which a session spreads its transactions, beside a load; 0 without one."""
 
 
 AMCHECK = "amcheck"
@@ -72,6 +74,7 @@ def plan_client(control: str, server: Server, size: LedgerSize, seed: int, fault
             "--os-user", server.user,
             "--database", "postgres",
             "--script", size.script.name,
+            "--spread-s", f"{size.spread_s:g}",
             *(word for name, number in numbers.items() for word in (f"--{name}", str(number))),
             *failing,
         ),
@@ -157,13 +160,19 @@ def amchecked(*, amcheck: bool, major: int, deep: bool = False) -> tuple[Amcheck
     return ("indexes", *heaps, "parents") if deep else ("indexes", *heaps)
 
 
-def render_check(asked: Sequence[Amchecked], script: Script = LEDGER) -> str:
-    """Statements for a single-user server, one a line. The last one confirms that all of them were reached."""
+def render_check(asked: Sequence[Amchecked], script: Script = LEDGER, conditions: str = "") -> str:
+    """Statements for a single-user server, one a line. The last one confirms that all of them were reached.
+
+    `conditions` is a query of a load for its conditions, each with the number of rows that break it."""
     sessions, of_amcheck = _render_sessions(script), _render_amcheck(script)
     parts = (
-        _BY_HEAP, sessions, script.balances, _BY_INDEX, script.indexed, *(of_amcheck[one] for one in asked), _END,
+        _BY_HEAP, sessions, script.balances, _BY_INDEX, script.indexed, *(of_amcheck[one] for one in asked),
+        f"RESET ALL; SELECT json_object_agg(condition, broken)::text AS conditions FROM ({conditions}) c;"
+        if conditions
+        else "",
+        _END,
     )  # fmt: skip
-    return "".join(" ".join(part.split()) + "\n" for part in parts)
+    return "".join(" ".join(part.split()) + "\n" for part in parts if part)
 
 
 def _render_sessions(script: Script) -> str:

@@ -160,8 +160,9 @@ def write_entries(session: int, server: Session, disk: Disk, given: argparse.Nam
     The first session carries out the fault, then sets `failed`. Where a table's pages are refused, the others wait for
     that: the server pauses for a second after a checkpoint that failed, and transactions must follow the next one.
     """
-    lot = random.Random(f"{given.seed} {session}")
+    lot, began_s = random.Random(f"{given.seed} {session}"), time.monotonic()
     for number in range(1, given.transactions + 1):
+        time.sleep(max(0.0, began_s + given.spread_s * number / given.transactions - time.monotonic()))
         queries = TRANSACTIONS[given.script](session, number, given.accounts, lot).splitlines()
         tags = [tag for query in queries for tag in server.ask(query)]
         if tags[-1:] != ["COMMIT"]:
@@ -275,6 +276,7 @@ def main(arguments: list[str]) -> int:
     for name in ("sessions", "transactions", "accounts", "checkpoint-every", "seed"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--script", choices=sorted(TRANSACTIONS), required=True)
+    parser.add_argument("--spread-s", type=float, default=0.0, help="time over which transactions are spread")
     parser.add_argument("--fault", type=json.loads, help="what the disk is made to do halfway")
     given = parser.parse_args(arguments)
     told = write_ledger(given)

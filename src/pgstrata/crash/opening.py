@@ -87,7 +87,7 @@ def crash_trials(campaign: Campaign) -> tuple[Trial, ...]:
             block=0,
             position=position,
             load="fresh",
-            scale=1,
+            scale=campaign.workload.scale[0],
             cells=(),
             workload_seed=campaign.seed,
         )

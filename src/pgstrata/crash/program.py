@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -53,14 +54,20 @@ from pgstrata.postgres.server import Server
 from pgstrata.record.crash import StateRecord
 from pgstrata.record.schema import PlannedRecord
 from pgstrata.spec.campaign import Trial
-from pgstrata.spec.crash_request import CrashRequest
+from pgstrata.spec.crash_request import SHOWN, CrashRequest
 from pgstrata.stack.block.media import call, plan_serve, undos_of
 from pgstrata.stack.busy import again_while_busy
 from pgstrata.stack.step import PlannedCommand, Step, planned
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.program import Program, folder_steps, memory_steps, plan_built, standing_steps
+from pgstrata.trial.steps.admission import admission_steps
+from pgstrata.trial.steps.collect import run_outputs
+from pgstrata.trial.steps.load import fill_step
+from pgstrata.trial.steps.measure import load_failure, plan_load, prepare_folder
 from pgstrata.trial.survey.host_survey import Site
 
+LOAD_LASTS = 10
+"""Length of a load in times of the ledger's: it is ended when that is complete."""
 ENUMERATION_TIMEOUT_S = 1800.0
 STOP_TIMEOUT_S = 60.0
 
@@ -187,6 +194,7 @@ def ledger_steps(setup: TrialSetup, size: LedgerSize) -> tuple[Step, ...]:
         Step("initdb", _planned(*server.plan_init(postgres.data_checksums, postgres.initdb)), act=_initdb),
         Step("settings of the server", _planned(*server.plan_configure()), act=_configure, tells=settings),
         Step("start the server", _planned(server.plan_start()), act=_start),
+        *((*admission_steps(setup), fill_step(setup)) if size.spread_s else ()),
         Step(
             "make the ledger" if size.script is LEDGER else f"make the tables of {size.script.shown}",
             (*_planned(schema), planned("sync", "--file-system", *mount_points), *write_back),
@@ -200,7 +208,11 @@ def _record_step(setup: TrialSetup, request: CrashRequest) -> Step:
     client = plan_client(f"{CrashPlaces.of(setup).recorded}/control", setup.server, size, seed, fault)
     tells = [f"{size.sessions} sessions of {size.transactions} transactions, each marked once it is acknowledged"]
     tells += [f"halfway: {FAULTS[request.fault].about}"] if request.fault else []
-    return Step(f"record {size.script.shown}", _planned(client), act=_record, tells=tuple(tells))
+    load = [plan_load(setup, setup.workload.cells[0], 0, LOAD_LASTS * size.spread_s, logged=False)] * (
+        size.spread_s > 0
+    )
+    tells += ["the load is ended after them"] if load else []
+    return Step(f"record {SHOWN[request.script]}", _planned(*load, client), act=_record, tells=tuple(tells))
 
 
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
@@ -286,11 +298,28 @@ def _start(context: CrashContext) -> None:
 
 
 def _record(context: CrashContext) -> None:
-    done = context.executor.run_next(check=False)
+    with _loading(context) if context.size.spread_s else nullcontext():
+        done = context.executor.run_next(check=False)
     context.recorder.write_text("raw/ledger.json", done.stdout)
     if done.exit_code != 0:
         why = done.stdout.strip() or done.stderr.strip()[-500:]
         raise TrialError(f"{context.size.script.shown} could not be written: {why}")
+
+
+@contextmanager
+def _loading(context: CrashContext) -> Iterator[None]:
+    """Runs the load meanwhile. TrialError if it failed before it was ended; a fault of the disk may end it."""
+    cell = context.setup.workload.cells[0]
+    prepare_folder(context, cell)
+    out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in run_outputs(context.setup.driver))
+    process, _ = context.executor.start_next(stdout=out, stderr=err)
+    yield
+    code = process.poll()
+    if code is None:
+        process.stop()
+    elif code != 0 and context.request.fault is None:
+        raise load_failure(context, err, code)
+    context.recorder.write_text("raw/load-beside.err", context.host.read_text(err))
 
 
 def _runs(server: Server) -> bool:

@@ -48,6 +48,7 @@ from pgstrata.record.source import Source
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.cluster_crash import nodes_in_memory
 from pgstrata.spec.crash import LEDGER
+from pgstrata.spec.crash_request import BESIDE
 from pgstrata.spec.stack import PRIMARY, Volume
 from pgstrata.spec.units import render_size
 from pgstrata.stack.block.media import call, plan_serve, recorded_disk, undos_of
@@ -113,7 +114,8 @@ def replay_campaign(named: NamedState, scratch: Path) -> Campaign:
     stack = named.planned.stack
     postgres = stack.postgresql.model_copy(update={"postgresql_conf": None})
     stack = stack.model_copy(update={"postgresql": postgres})
-    return Campaign(name="replay", stacks=(stack,), workload=LEDGER, scratch=str(scratch))
+    workload = named.data.campaign.workload if named.trial.found.request.script == BESIDE else LEDGER
+    return Campaign(name="replay", stacks=(stack,), workload=workload, scratch=str(scratch))
 
 
 def open_replay_site(host: Host, named: NamedState, campaign: Campaign, by: Interruption) -> tuple[Site, str]:

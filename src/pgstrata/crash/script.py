@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.crash.ledger_client import BRANCHES, TELLERS
-from pgstrata.spec.crash_request import SHOWN, ScriptName
+from pgstrata.spec.crash_request import BESIDE, SHOWN, ScriptName
 
 
 @dataclass(frozen=True)
@@ -121,4 +121,4 @@ SELECT json_build_array((SELECT count(*) FROM pgbench_accounts WHERE aid > 0)
     holders_beside=TELLERS + BRANCHES,
 )
 
-SCRIPTS: Mapping[ScriptName, Script] = {script.name: script for script in (LEDGER, TPCB_LIKE)}
+SCRIPTS: Mapping[ScriptName, Script] = {"ledger": LEDGER, "tpcb-like": TPCB_LIKE, BESIDE: LEDGER}

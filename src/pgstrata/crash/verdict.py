@@ -8,13 +8,14 @@ not finish, which says nothing about the stack.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pgstrata.crash.ledger import Amchecked, Answers, Ledger, LedgerSize, parse_ledger
-from pgstrata.errors import NotUnderstood
+from pgstrata.errors import NotUnderstood, parser_of
 from pgstrata.record.cluster import PowerCutNodes
 from pgstrata.record.crash import FAILED, CrashRecord, StateRecord, StateVerdict
 from pgstrata.spec.cluster_crash import nodes_in_memory
@@ -132,10 +133,19 @@ def _judge_server(
     if recovery.server != 0 or not recovery.answers.complete:
         return Judged("unknown", f"the server ended with {recovery.server} before everything was looked at")
     try:
-        ledger = parse_ledger(recovery.answers, asked)
+        ledger, broken = parse_ledger(recovery.answers, asked), _broken_conditions(recovery.answers)
     except NotUnderstood as error:
         return Judged("unknown", error.message)
-    return judge_ledger(ledger, acknowledged, size)
+    found = judge_ledger(ledger, acknowledged, size)
+    return replace(found, verdict="corrupt", reason=broken) if broken and found.verdict != "corrupt" else found
+
+
+@parser_of("postgres --single")
+def _broken_conditions(answers: Answers) -> str:
+    """A sentence on the conditions of a load that do not hold; empty if all do, or none was asked."""
+    counts = json.loads(answers.values.get("conditions", "{}"))
+    broken = [f"condition {name} ({count} rows)" for name, count in counts.items() if count]
+    return f"the data of the load breaks {', '.join(broken)}" if broken else ""
 
 
 def _message(line: str) -> str:

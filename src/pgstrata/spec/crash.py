@@ -15,7 +15,10 @@ from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.workload import Workload
 
-DISK_BYTES = 512 << 20
+MIB = 1 << 20
+DISK_BYTES = 512 * MIB
+LOAD_ROOM, DUMP_RATIO = 3, 8
+"""Bytes of a disk for each byte of a load's data, and of data for each byte of a dump."""
 SETTINGS = {"shared_buffers": "1MB", "max_wal_size": "64MB"}
 """Defaults below the stack's own settings: few buffers, so that pages are written while transactions run; a small
 disk."""
@@ -44,14 +47,24 @@ def _named(text: str) -> Stack:
     return stack
 
 
-def crash_campaign(campaign: Campaign) -> Campaign:
-    """The same stacks on recorded disks. UsageError names the first stack without crash trials."""
+def crash_campaign(campaign: Campaign, *, loaded: bool = False) -> Campaign:
+    """The same stacks on recorded disks, `loaded` with room for the campaign's workload. UsageError names the first
+    stack without crash trials."""
     shown = " ".join(stack.name for stack in campaign.stacks)
-    stacks = tuple(_recorded(stack) for stack in campaign.stacks)
-    return campaign.model_copy(update={"name": f"crash {shown}"[:120], "stacks": stacks, "workload": LEDGER})
+    workload = campaign.workload if loaded else LEDGER
+    size_bytes = DISK_BYTES + (LOAD_ROOM * _data_bytes(workload) if loaded else 0)
+    stacks = tuple(_recorded(stack, size_bytes) for stack in campaign.stacks)
+    return campaign.model_copy(update={"name": f"crash {shown}"[:120], "stacks": stacks, "workload": workload})
 
 
-def _recorded(stack: Stack) -> Stack:
+def _data_bytes(workload: Workload) -> int:
+    """An estimate of the data in whole MiB; dumps are compressed."""
+    if own := workload.sql or workload.pg_restore:
+        return DUMP_RATIO * (Path(own).stat().st_size // MIB + 1) * MIB
+    return workload.driver.bytes_per_scale * workload.scale[0]
+
+
+def _recorded(stack: Stack, size_bytes: int) -> Stack:
     problem = crash_problem(stack)
     if problem:
         raise UsageError(
@@ -64,9 +77,9 @@ def _recorded(stack: Stack) -> Stack:
         "initdb": postgres.initdb or INITDB,
         "data_checksums": True if postgres.data_checksums is None else postgres.data_checksums,
     }
-    volumes = {"data": on_recorded_disks(stack.data)}
+    volumes = {"data": on_recorded_disks(stack.data, size_bytes)}
     if stack.wal is not None:
-        volumes["wal"] = on_recorded_disks(stack.wal)
+        volumes["wal"] = on_recorded_disks(stack.wal, size_bytes)
     return stack.model_copy(update={**volumes, "postgresql": postgres.model_copy(update=made)})
 
 

@@ -23,9 +23,15 @@ FaultName = Literal["flush-error", "write-error", "gone", "slow-flush", "full"]
 OF_PAGES: FaultName = "write-error"
 """The disk refuses pages of a table of the ledger."""
 
-ScriptName = Literal["ledger", "tpcb-like"]
-"""Writes of the sessions before power is cut: the ledger, or pgbench's built-in script."""
-SHOWN: Mapping[ScriptName, str] = {"ledger": "the ledger", "tpcb-like": "pgbench's tpcb-like"}
+ScriptName = Literal["ledger", "tpcb-like", "workload"]
+"""Writes before power is cut: the ledger, pgbench's built-in script in its place, or the ledger beside the campaign's
+workload."""
+BESIDE: ScriptName = "workload"
+SHOWN: Mapping[ScriptName, str] = {
+    "ledger": "the ledger",
+    "tpcb-like": "pgbench's tpcb-like",
+    BESIDE: "the ledger beside the campaign's workload",
+}
 
 Spelling = Callable[[str], str]
 """Spelling of a field in its source: an option, or a key."""
@@ -75,7 +81,10 @@ class CrashRequest(Model):
     )
     ignore_flushes: str = Field("0", description="as a disk that ignores `all` flushes, or always the last so many")
     fault: FaultName | None = Field(None, description="of the disk, in the middle of the transactions")
-    script: ScriptName = Field("ledger", description="what is written: the ledger, or pgbench's own transactions")
+    script: ScriptName = Field(
+        "ledger",
+        description="what is written: the ledger, pgbench's own transactions, or the ledger beside the workload",
+    )
     power: bool = Field(False, description="of clusters: all nodes lose power at once, instead of a node being lost")
     gone: tuple[str, ...] = Field((), description="with power: nodes that do not come back")
     lost: int = Field(1, ge=1, le=16, description="of clusters: nodes lost at once")
@@ -134,7 +143,9 @@ def refuse_crash(request: CrashRequest, stacks: Sequence[Stack]) -> None:
 
 
 def fault_problem(stack: Stack, request: CrashRequest) -> str:
-    """The reason why this stack, or the script on it, does not support the fault; empty if it does."""
+    """The reason why this stack does not support the fault or the script; empty if it does."""
+    if request.script == BESIDE and stack.topology is not None:
+        return "a load runs beside the ledger on one server, and it is a cluster"
     if request.fault != OF_PAGES:
         return ""
     if request.script != "ledger":

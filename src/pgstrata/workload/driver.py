@@ -122,6 +122,12 @@ class LoadDriver(ABC):
         """Return the conditions that the data does not meet, by the outputs of `plan_check`."""
         return ()
 
+    @property
+    def state_conditions(self) -> str:
+        """A query for conditions of the data and the number of rows that break each (`condition`, `broken`), which is
+        asked in each state after a power cut; empty if it has none."""
+        return ""
+
     def files(self, workload: Workload, cell: Cell) -> Mapping[str, str]:
         """Return the files that a run needs on the host: paths on this machine, and names there."""
         return {}

@@ -54,6 +54,11 @@ class TpccDriver(PgbenchDriver):
             raise PgstrataError(f"{len(counts)} of {CONDITIONS} conditions of TPC-C were checked")
         return [f"condition {number} of TPC-C 3.3.2 ({n} rows)" for number, n in counts.items() if n != "0"]
 
+    @property
+    def state_conditions(self) -> str:
+        lines = (line for line in _sql("check").splitlines() if not line.startswith("--"))
+        return "\n".join(lines).replace(":fresh", "false").strip().removesuffix(";")
+
     def files(self, workload: Workload, cell: Cell) -> Mapping[str, str]:
         return {f"{FOLDER}/{name}.sql": f"{name}.sql" for name in WEIGHTS}
 

@@ -63,8 +63,11 @@ Ignored = Annotated[str | None, _option("--ignore-flushes", _IGNORED, "0", metav
 _FAULT = "Disk fault injected in the middle of the transactions."
 _FAULTS = "flush-error|write-error|gone|slow-flush|full"
 FaultOption = Annotated[str | None, _option("--fault", _FAULT, "none", metavar=_FAULTS)]
-_SCRIPT = "Workload: the ledger, or pgbench's own transactions."
-ScriptOption = Annotated[str | None, _option("--script", _SCRIPT, "ledger", metavar="ledger|tpcb-like")]
+_SCRIPT = (
+    "What is written: the ledger, pgbench's own transactions, the ledger beside the file's workload, "
+    "or the ledger beside this script: tpcc, oltp_read_write, mine.sql, a@9+b@1."
+)
+ScriptOption = Annotated[str | None, _option("--script", _SCRIPT, "ledger", metavar="ledger|tpcb-like|workload|SCRIPT")]
 Lost = Annotated[int | None, _option("--lost", "Cluster: number of nodes lost at once.", "1", min=1, max=16)]
 _PROMOTE = (
     "Cluster: promote the node with the most WAL; by mistake the one with the least, or one that lost its memory."
@@ -109,7 +112,7 @@ def crash(
     from pgstrata.spec.expand import slug
 
     refuse_both(workers, on)
-    asked_for = _campaign(what, seed, scratch, host)
+    asked_for, script = _with_load(_campaign(what, seed, scratch, host), script)
     given = {
         "states": states, "time": None if minutes is None else minutes * 60, "transactions": transactions,
         "workers": workers, "nested": nested, "minimise": minimise, "ignore_flushes": ignore_flushes, "fault": fault,
@@ -120,6 +123,18 @@ def crash(
     _refuse_together(request, on, cluster=are_clusters(asked_for))
     campaign = _on_recorded_disks(_tested(asked_for, request) if _is_file(what) else asked_for, request)
     _test(campaign, out or Path("out") / slug(campaign.name), request, on, json=json, quiet=quiet)
+
+
+def _with_load(campaign: Campaign, script: str | None) -> tuple[Campaign, str | None]:
+    """Return the campaign with the load of a script that a crash trial does not know by itself, and what is written."""
+    from pgstrata.spec.crash_request import BESIDE, SHOWN
+    from pgstrata.spec.quick import checked_campaign
+
+    if script is None or script in SHOWN:
+        return campaign, script
+    workload = {"script": script, "scale": 1, "clients": 4, "warmup": 0}
+    loaded = checked_campaign({"name": campaign.name, "stacks": campaign.stacks, "workload": workload})
+    return campaign.model_copy(update={"workload": loaded.workload}), BESIDE
 
 
 def _request(campaign: Campaign, given: dict[str, Any]) -> CrashRequest:
@@ -153,11 +168,11 @@ def _on_recorded_disks(campaign: Campaign, request: CrashRequest) -> Campaign:
     from pgstrata.crash.cluster_program import failures_problem
     from pgstrata.spec.cluster_crash import cluster_crash_campaign, cluster_power_campaign, power_problem
     from pgstrata.spec.crash import crash_campaign
-    from pgstrata.spec.crash_request import fault_problem
+    from pgstrata.spec.crash_request import BESIDE, fault_problem
 
     clusters = any(stack.topology is not None for stack in campaign.stacks)
     make = crash_campaign if not clusters else cluster_power_campaign if request.power else cluster_crash_campaign
-    made = make(campaign)
+    made = crash_campaign(campaign, loaded=True) if request.script == BESIDE and not clusters else make(campaign)
     for stack in made.stacks:
         if problem := fault_problem(stack, request):
             raise UsageError(f"--fault {request.fault}: {problem}", hint=f"pgstrata crash ext4 --fault {request.fault}")

@@ -174,7 +174,7 @@ def _fresh_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
         _settings_step(setup),
         Step("start the server", start, act=_start),
         *admission_steps(setup),
-        _fill_step(setup),
+        fill_step(setup),
         Step("stop the server", _planned(*stop), act=partial(_stop, asks_oids=_asks_oids(setup, present))),
     )
 
@@ -220,7 +220,8 @@ def _settings_step(setup: TrialSetup) -> Step:
     )
 
 
-def _fill_step(setup: TrialSetup) -> Step:
+def fill_step(setup: TrialSetup) -> Step:
+    """Fill the empty database with the driver's data, or the user's own, and check it."""
     workload, server = setup.workload, setup.server
     vacuum = plan_vacuum(server, DATABASE, freeze=workload.freeze)
     own = workload.sql or workload.pg_restore

@@ -249,20 +249,21 @@ def _script_paths(setup: TrialSetup, cell: Cell) -> dict[str, str]:
 
 def _plan_beside(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float) -> Command:
     """Return the load of the measured run, for a run before or after it."""
-    return _plan_load(setup, cell, seed_step, duration_s, logged=False)
+    return plan_load(setup, cell, seed_step, duration_s, logged=False)
 
 
 def _plan_measured(setup: TrialSetup, cell: Cell) -> Command:
-    return _plan_load(setup, cell, 0, _whole_s(setup, cell), logged=is_logged(setup, cell))
+    return plan_load(setup, cell, 0, _whole_s(setup, cell), logged=is_logged(setup, cell))
 
 
 def _plan_slice(setup: TrialSetup, cell: Cell, number: int) -> Command:
     """Return one turn of the load; each touches other rows than the whole run and the turns before it."""
     length_s = setup.trial.slices.length if setup.trial.slices else None
-    return _plan_load(setup, cell, SLICE_SEED_STEP * (number + 1), length_s, logged=is_logged(setup, cell))
+    return plan_load(setup, cell, SLICE_SEED_STEP * (number + 1), length_s, logged=is_logged(setup, cell))
 
 
-def _plan_load(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float | None, *, logged: bool) -> Command:
+def plan_load(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float | None, *, logged: bool) -> Command:
+    """Return one run of the driver."""
     return setup.driver.plan_run(
         RunRequest(
             setup.driven,
@@ -281,7 +282,7 @@ def _plan_load(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float 
 
 
 def _cool(context: TrialContext, *, cell: Cell) -> None:
-    _prepare_folder(context, cell)
+    prepare_folder(context, cell)
     for _ in (None, *plan_empty_caches(context.plan)):
         context.executor.run_next()
     _drop_caches(context.site)
@@ -295,7 +296,7 @@ def _cool_far(context: TrialContext, *, cell: Cell, far: str) -> None:
     _drop_caches(site)
 
 
-def _prepare_folder(context: TrialContext, cell: Cell) -> None:
+def prepare_folder(context: TrialContext, cell: Cell) -> None:
     """Create the folder for output, and send the driver's files to it.
 
     It belongs to the caller, except for the folder of the logs, which the driver opens by itself.
@@ -333,7 +334,7 @@ def _run_load(context: TrialContext, out: str, err: str) -> int:
     process, planned = context.executor.start_next(stdout=out, stderr=err)
     code = wait_for_run(context, process, planned.timeout_s)
     if code != 0:
-        raise _failure(context, err, code)
+        raise load_failure(context, err, code)
     return process.pid
 
 
@@ -436,7 +437,7 @@ def refuse_throttled(before: int | None, after: int | None) -> None:
         )
 
 
-def _failure(context: TrialContext, errors_file: str, code: int) -> TrialError:
+def load_failure(context: TrialContext, errors_file: str, code: int) -> TrialError:
     """Return the error with the output of the driver and the server's log, which shows a full disk."""
     said = [line for line in context.host.read_text(errors_file).splitlines() if "progress:" not in line]
     log = [line for line in context.server.read_log().splitlines() if " PANIC: " in line or " FATAL: " in line]
