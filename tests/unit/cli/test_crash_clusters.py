@@ -63,7 +63,7 @@ IN_MEMORY = "cluster(3,ANY 1)/tmpfs"
         (ON_DISKS, {"power": True, "rejoin": "rewind"}, "with --power all nodes lose power", "--gone"),
         (ON_DISKS, {"rejoin": "rewnd"}, "--rejoin: 'rewnd' is not valid here", "rewind"),
         (ON_DISKS, {"script": "tpcb-like"}, "of clusters nodes are lost: --script is for power cuts", "--power"),
-        ("ext4", {"script": "tpcb"}, "--script: 'tpcb' is not valid here", "tpcb-like"),
+        ("ext4", {"script": "tpcb"}, "tpcb", "tpcb-like"),
         (
             "ext4",
             {"script": "tpcb-like", "fault": "write-error"},

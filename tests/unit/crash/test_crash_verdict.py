@@ -20,10 +20,11 @@ from pgstrata.crash.ledger import (
     render_check,
     render_schema,
 )
-from pgstrata.crash.script import SCRIPTS, TPCB_LIKE, Script
+from pgstrata.crash.script import LEDGER, SCRIPTS, TPCB_LIKE, Script
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state, summarise
 from pgstrata.errors import NotUnderstood
 from pgstrata.record.crash import CrashRecord, StateRecord, StateVerdict
+from pgstrata.workload.tpcc_driver import TpccDriver
 
 SIZE = LedgerSize(accounts=10)
 GOOD = {
@@ -364,3 +365,27 @@ def test_all_tables_of_a_script_are_made_and_looked_at(script: Script) -> None:
     for table in script.tables:
         assert f"CREATE TABLE {table} " in schema
         assert (f"verify_heapam('{table}')" in check, check.count(f"'{table}'::regclass")) == (True, 2)
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdict"), [('{ "1" : 0, "2" : 0 }', "held"), ('{ "1" : 0, "12" : 3 }', "corrupt")]
+)
+def test_conditions_of_a_load_are_part_of_the_verdict(counts: str, verdict: str) -> None:
+    values = {
+        "conditions": counts,
+        "end": "reached",
+        "sessions": "[]",
+        "balances": "[3000, 0, 0]",
+        "indexed": "[0, 3000]",
+    }
+    found = judge_state(Recovery(0, server=0, answers=Answers(values, ())), {}, LedgerSize(), ())
+    assert found.verdict == verdict
+    assert ("condition 12 (3 rows)" in found.reason) == (verdict == "corrupt")
+
+
+def test_the_conditions_of_tpcc_are_one_line_of_a_single_user_server() -> None:
+    text = render_check((), LEDGER, TpccDriver().state_conditions)
+    (line,) = (line for line in text.splitlines() if "AS conditions" in line)
+    assert line.endswith(") c;")
+    assert ":fresh" not in line
+    assert "--" not in line

@@ -91,7 +91,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write(stage: Stage, folder: Path, transactions: int, script: str = "ledger") -> int:
     given = argparse.Namespace(
-        seed=1, transactions=transactions, accounts=10, checkpoint_every=2, fault=None, script=script
+        spread_s=0.0, seed=1, transactions=transactions, accounts=10, checkpoint_every=2, fault=None, script=script
     )
     server, disk = Session(str(folder / "server"), "postgres", "postgres"), Disk(str(folder / "control"))
     try:
