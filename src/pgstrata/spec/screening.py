@@ -3,8 +3,8 @@
 Plackett & Burman, The Design of Optimum Multifactorial Experiments, Biometrika 33 (1946); Box & Wilson, On the
 Experimental Attainment of Optimum Conditions, J. R. Stat. Soc. B 13 (1951), for the fold-over: every row also runs
 with all levels exchanged. A main effect is then an alias of no two-factor interaction. Two-factor interactions may be
-aliases of one another. The rows contain the start alone and all changes together. pyDOE3 makes the designs; the tests
-compare them with published tables.
+aliases of one another. The rows contain the start alone and all changes together. The tests compare the designs with
+published tables.
 """
 
 from __future__ import annotations
@@ -19,16 +19,28 @@ Row = tuple[bool, ...]
 ALIAS = 0.99
 """Correlation of two interactions from which on no run tells them apart."""
 START = "start"
+_CYCLES = {12: "+-+++---+--", 20: "--++----+-+-++++--+"}
+"""Rows that are shifted in turn, with exchanged levels (Plackett & Burman 1946); designs of other sizes are doubled."""
 
 
 @cache
 def screening_rows(factors: int) -> tuple[Row, ...]:
     """The design, the start first; true stands for the second level."""
-    from pyDOE3 import fold, pbdesign
-
-    design = fold(pbdesign(factors))
-    rows = {tuple(bool(level > 0) for level in row) for row in design}
+    design = _orthogonal(4 * (factors // 4 + 1))[:, 1 : factors + 1]
+    rows = {tuple(row) for row in (*design.tolist(), *(~design).tolist())}
     return tuple(sorted(rows, key=lambda row: (sum(row), row[::-1])))
+
+
+def _orthogonal(size: int) -> npt.NDArray[np.bool_]:
+    """Return a square in which any two columns agree in half of the rows; all of the first column is true."""
+    if size == 1:
+        return np.ones((1, 1), dtype=bool)
+    if size not in _CYCLES:
+        half = _orthogonal(size // 2)
+        return np.block([[half, half], [half, ~half]])
+    cycle = np.array([sign == "+" for sign in _CYCLES[size]])
+    rows = [np.ones(size - 1, dtype=bool), *(np.roll(cycle, -shift) for shift in range(size - 1))]
+    return np.column_stack([np.ones(size, dtype=bool), np.array(rows)])
 
 
 def row_names(count: int) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
+from pgstrata.analyze.stats.distributions import t_cdf
 from pgstrata.analyze.stats.interval import Floats
 from pgstrata.analyze.stats.serial import LEAST_PAIRS, correlation
 from pgstrata.analyze.stats.trend import theil_sen
@@ -57,7 +57,7 @@ def _p(values: Floats) -> float:
         return 0.0
     r = correlation(ranks - theil_sen(order, ranks) * order)
     t = rho * math.sqrt((n - 2) / (1 - rho**2) * (1 - r) / (1 + r))
-    return float(2 * scipy.special.stdtr(n - 2, -abs(t)))
+    return float(2 * t_cdf(n - 2, -abs(t)))
 
 
 def _ranks(values: Floats) -> Floats:

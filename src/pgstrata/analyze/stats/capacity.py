@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
+from pgstrata.analyze.stats.distributions import kendall_rising_p
 from pgstrata.record.decision import OpenLoop
 
 RESOLUTION = 0.025
@@ -50,7 +50,7 @@ def is_lag_rising(lag_ms: Sequence[float]) -> bool:
     means = values[: count * width].reshape(count, width).mean(axis=1)
     if np.ptp(means) == 0:
         return False
-    return bool(scipy.stats.kendalltau(np.arange(count), means, alternative="greater").pvalue < RISING_P)
+    return bool(kendall_rising_p(means) < RISING_P)
 
 
 def next_rate(objective_ms: float, results: Sequence[OpenLoop], start_tps: float) -> float | None:

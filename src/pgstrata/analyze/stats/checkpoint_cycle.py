@@ -13,7 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import scipy
+
+from pgstrata.analyze.stats.distributions import f_above
 
 Floats = npt.NDArray[np.float64]
 
@@ -66,7 +67,7 @@ def _p(centred: Floats, phase: Floats) -> float:
     if rest <= 0:
         return 1.0 if effect <= 0 else 0.0
     epsilon = _greenhouse_geisser(centred)
-    return float(scipy.special.fdtrc(epsilon * (bins - 1), epsilon * (bins - 1) * (cycles - 1), effect / rest))
+    return float(f_above(epsilon * (bins - 1), epsilon * (bins - 1) * (cycles - 1), effect / rest))
 
 
 def _greenhouse_geisser(centred: Floats) -> float:

@@ -37,7 +37,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from pgstrata.analyze.stats.interval import Estimate
 
@@ -347,11 +346,12 @@ def _huber(cells: _Cells, constraint: Floats, df: int) -> tuple[Floats, Floats, 
 
 
 def _solve(a: Floats, b: Floats) -> Floats:
-    """Solve by Cholesky: the normal equations are symmetric and positive definite."""
-    _, x, info = scipy.linalg.lapack.dposv(a, b)
-    if info != 0:
-        raise ValueError(f"normal equations are singular (dposv: {info})")
-    return np.asarray(x, dtype=np.float64)
+    """Solve the normal equations, which are symmetric and positive definite."""
+    try:
+        np.linalg.cholesky(a)
+        return np.asarray(np.linalg.solve(a, b), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        raise ValueError("normal equations are singular") from None
 
 
 def _pooled_variance(residual: Floats, weight: Floats, df: int) -> float:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy
 
+from pgstrata.analyze.stats.distributions import normal_cdf
 from pgstrata.analyze.stats.equivalence import LEAST_RUNS
 from pgstrata.analyze.stats.interval import (
     ALPHA,
@@ -93,9 +93,7 @@ class Outlook:
         if not math.isfinite(outer):
             return 0.0
         spread = max(self.spread, 1e-12)
-        return float(
-            scipy.special.ndtr((-outer - self.center) / spread) + scipy.special.ndtr((self.center - outer) / spread)
-        )
+        return float(normal_cdf((-outer - self.center) / spread) + normal_cdf((self.center - outer) / spread))
 
     def chance_of_equality(self, bound: float, alpha: float = EQUIVALENCE_ALPHA) -> float:
         """Return the probability that the equivalence interval then lies within the bound."""
@@ -103,6 +101,4 @@ class Outlook:
         if not inner > 0:
             return 0.0
         spread = max(self.spread, 1e-12)
-        return float(
-            scipy.special.ndtr((inner - self.center) / spread) - scipy.special.ndtr((-inner - self.center) / spread)
-        )
+        return float(normal_cdf((inner - self.center) / spread) - normal_cdf((-inner - self.center) / spread))

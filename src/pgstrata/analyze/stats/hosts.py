@@ -30,9 +30,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy
 
 from pgstrata.analyze.stats.comparison import Design, Table, tabulate
+from pgstrata.analyze.stats.distributions import f_above, t_cdf
 from pgstrata.analyze.stats.fit import BlockFit, Bools, fit_blocks
 from pgstrata.analyze.stats.interval import ALPHA, Estimate, Floats
 from pgstrata.analyze.stats.leave_one_out import medians_of_others, sums_of_others
@@ -202,9 +202,7 @@ def p_alike(own: Sequence[Estimate]) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         total = part + rest
         t = (value - medians_of_others(value)) / np.sqrt(total)
-        return np.where(
-            total > 0, 2 * scipy.special.stdtr(total**2 / (part**2 / freedom + rest**2 / rest_nu), -np.abs(t)), np.nan
-        )
+        return np.where(total > 0, 2 * t_cdf(total**2 / (part**2 / freedom + rest**2 / rest_nu), -np.abs(t)), np.nan)
 
 
 def shared_variances(variance: Floats, nu: Floats) -> tuple[Floats, Floats]:
@@ -220,4 +218,4 @@ def evident_hosts(variance: Floats, nu: Floats) -> Bools:
     others = sums_of_others(nu)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = variance * others / sums_of_others(nu * variance)
-    return np.asarray(scipy.special.fdtrc(nu, others, ratio) < EVIDENT)
+    return np.asarray(f_above(nu, others, ratio) < EVIDENT)

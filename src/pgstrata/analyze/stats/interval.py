@@ -28,7 +28,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy
+
+from pgstrata.analyze.stats.distributions import t_cdf, t_quantile
 
 Floats = npt.NDArray[np.float64]
 
@@ -147,7 +148,7 @@ def interval(estimate: Estimate, alpha: float, g: Mixture) -> Interval:
 
 def t_interval(estimate: Estimate, alpha: float) -> Interval:
     """Return Student's interval, two-sided at level 1 - alpha: it holds at one look that was declared beforehand."""
-    half = float(scipy.special.stdtrit(estimate.nu, 1 - alpha / 2)) * estimate.se if estimate.nu > 0 else math.inf
+    half = float(t_quantile(estimate.nu, 1 - alpha / 2)) * estimate.se if estimate.nu > 0 else math.inf
     if not math.isfinite(half):
         return Interval(-math.inf, math.inf, 1 - alpha)
     return Interval(estimate.value - half, estimate.value + half, 1 - alpha)
@@ -157,7 +158,7 @@ def t_p(estimate: Estimate) -> float:
     """Return the p value dual to `t_interval`."""
     if not (estimate.nu > 0 and estimate.se > 0):
         return 1.0
-    return float(2 * scipy.special.stdtr(estimate.nu, -abs(estimate.value / estimate.se)))
+    return float(2 * t_cdf(estimate.nu, -abs(estimate.value / estimate.se)))
 
 
 def anytime_p(estimate: Estimate, g: Mixture) -> float:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,6 +43,11 @@ class Line:
         return self.p < ALPHA
 
 
+def _running_median(values: Floats) -> Floats:
+    wide = np.lib.stride_tricks.sliding_window_view(np.pad(values, _HALF_WINDOW, "symmetric"), 2 * _HALF_WINDOW + 1)
+    return np.asarray(np.median(wide, axis=1))
+
+
 def strongest_period(tps: Floats) -> Line | None:
     """Return the strongest period; None for a run below 4 minutes or without any variation."""
     n = tps.size
@@ -55,7 +59,7 @@ def strongest_period(tps: Floats) -> Line | None:
     frequency = np.fft.rfftfreq(n)
     log_power = np.log(np.maximum(power[1:], 1e-300))
     # The median of logarithms is the logarithm of the median; mirrored ends follow the slope of red noise.
-    background = np.exp(scipy.ndimage.median_filter(log_power, size=2 * _HALF_WINDOW + 1, mode="reflect")) / math.log(2)
+    background = np.exp(_running_median(log_power)) / math.log(2)
     ratio = power[1:] / background
     wanted = (frequency[1:] >= _SLOWEST_CYCLES / n) & (frequency[1:] <= 1 / _FASTEST_S)
     candidates = np.flatnonzero(wanted)

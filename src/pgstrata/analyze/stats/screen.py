@@ -12,8 +12,8 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
+from pgstrata.analyze.stats.distributions import t_cdf
 from pgstrata.analyze.stats.fit import BlockFit
 
 STOP_PROBABILITY = 0.05
@@ -76,7 +76,7 @@ def screen(
 def _behind(fit: BlockFit, leader: int, k: int) -> float:
     """Return P(T_nu > (a_L - a_k) / se) = P(T_nu < -x): small if k is worse."""
     pairs = fit.pairs
-    return float(scipy.special.stdtr(pairs.nu[leader, k], -pairs.difference[leader, k] / pairs.se[leader, k]))
+    return float(t_cdf(pairs.nu[leader, k], -pairs.difference[leader, k] / pairs.se[leader, k]))
 
 
 def _clear(fit: BlockFit, leader: int, k: int) -> float:
@@ -105,4 +105,4 @@ def probability_within_margin(fit: BlockFit, leader: int, bound: float, rivals: 
     others &= np.isfinite(pairs.se[leader])
     others[leader] = False
     t = (pairs.difference[leader, others] + bound) / pairs.se[leader, others]
-    return max(0.0, 1.0 - float(scipy.special.stdtr(pairs.nu[leader, others], -t).sum()))
+    return max(0.0, 1.0 - float(t_cdf(pairs.nu[leader, others], -t).sum()))

@@ -18,8 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import scipy
-
+from pgstrata.analyze.stats.distributions import f_above
 from pgstrata.analyze.stats.fit import BlockFit
 from pgstrata.analyze.stats.interval import Estimate
 
@@ -51,7 +50,7 @@ def with_screening(own: Estimate, screened: Scatter | None) -> Estimate:
     if screened is None or own.n < 2:
         return own
     variance, expected = own.se**2 * own.n, INFLATION * screened.variance
-    if scipy.special.fdtrc(own.nu, screened.freedom, variance / expected) < EVIDENT:
+    if f_above(own.nu, screened.freedom, variance / expected) < EVIDENT:
         return own
     nu = own.nu + screened.freedom
     both = (own.nu * variance + screened.freedom * expected) / nu

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import math
 
-import scipy
-
+from pgstrata.analyze.stats.distributions import normal_cdf
 from pgstrata.analyze.stats.interval import Estimate, Floats
 
 LEAST_PAIRS = 8
@@ -51,7 +50,7 @@ def inflated(estimate: Estimate, d: Floats) -> Estimate:
 
 def correlation_p(d: Floats) -> float:
     """Return the one-sided p of no correlation; 1 below LEAST_PAIRS."""
-    return float(scipy.special.ndtr(-excess(d - d.mean()) * math.sqrt(d.size))) if d.size >= LEAST_PAIRS else 1.0
+    return float(normal_cdf(-excess(d - d.mean()) * math.sqrt(d.size))) if d.size >= LEAST_PAIRS else 1.0
 
 
 def told_correlation(d: Floats) -> float | None:

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-import scipy
 
 from pgstrata.analyze.stats.confirm import paired_location
+from pgstrata.analyze.stats.distributions import beta_above, f_above
 from pgstrata.analyze.stats.fit import EVIDENT_RUNS, BlockFit, Bools, Evident, Floats, Ints, fit_blocks
 from pgstrata.analyze.stats.interval import Estimate
 
@@ -42,11 +42,11 @@ def evident_by_share(ratio: Floats, own_df: Ints, df: int, levels: Sequence[floa
     variance over the pooled one, and both degrees of freedom."""
     share = np.minimum(own_df * ratio / df, 1.0)
     level = np.take(levels, own_df + 1 - RUNS_TO_SHARE, mode="clip")
-    return np.asarray(scipy.special.betaincc(own_df / 2, np.maximum(df - own_df, 1) / 2, share) < level)
+    return np.asarray(beta_above(own_df / 2, np.maximum(df - own_df, 1) / 2, share) < level)
 
 
 def _evident_in_table(ratio: Floats, own_df: Ints, df: int) -> Bools:
-    return np.asarray(scipy.special.fdtrc(own_df, df, ratio) < EVIDENT_IN_TABLE)
+    return np.asarray(f_above(own_df, df, ratio) < EVIDENT_IN_TABLE)
 
 
 def evident_in_pairs(*, one_look: bool = False) -> Evident:

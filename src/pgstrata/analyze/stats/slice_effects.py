@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
+from pgstrata.analyze.stats.distributions import f_above, f_quantile
 from pgstrata.analyze.stats.fit import BlockFit, fit_blocks
 from pgstrata.analyze.stats.interval import Estimate, t_p
 from pgstrata.analyze.stats.serial import correlation, correlation_p
@@ -211,7 +211,7 @@ class _OrderFit:
             return math.nan
         _, left, _ = _solved(np.delete(self._x, columns, axis=1), self._y)
         ratio = (left - self._left) / own.size / (self._left / self._freedom)
-        return float(scipy.special.fdtrc(own.size, self._freedom, max(0.0, ratio)))
+        return float(f_above(own.size, self._freedom, max(0.0, ratio)))
 
 
 def _solved(x: Floats, y: Floats) -> tuple[Floats, float, int]:
@@ -260,7 +260,7 @@ class _Components:
         ratio, of_mean = self.between * self.turns / self.within, 2 * self.within / self.turns
         factors = (
             1.0,
-            *(1 / float(scipy.special.fdtri(self.between_freedom, self.within_freedom, q)) for q in (0.95, 0.05)),
+            *(1 / float(f_quantile(self.between_freedom, self.within_freedom, q)) for q in (0.95, 0.05)),
         )
         value, low, high = (math.sqrt(of_mean * max(0.0, ratio * factor - 1)) for factor in factors)
         return value, low, high
@@ -268,4 +268,4 @@ class _Components:
     def p(self, most: float) -> float:
         """Return p of a scatter of a pair of at most `most` between builds."""
         expected = self.within / self.turns + most**2 / 2
-        return float(scipy.special.fdtrc(self.between_freedom, self.within_freedom, self.between / expected))
+        return float(f_above(self.between_freedom, self.within_freedom, self.between / expected))

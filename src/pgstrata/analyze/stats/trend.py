@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
+from pgstrata.analyze.stats.distributions import t_cdf
 from pgstrata.analyze.stats.jitter import MEAN_S, means, median
 
 Floats = npt.NDArray[np.float64]
@@ -57,4 +57,4 @@ def trend_p(slopes: Floats) -> float:
     se = float(slopes.std(ddof=1)) / math.sqrt(slopes.size)
     if se == 0:
         return 1.0 if float(slopes.mean()) == 0 else 0.0
-    return float(2 * scipy.special.stdtr(slopes.size - 1, -abs(float(slopes.mean())) / se))
+    return float(2 * t_cdf(slopes.size - 1, -abs(float(slopes.mean())) / se))

@@ -27,7 +27,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
 from pgstrata.analyze.campaign.evidence import Evidence
 from pgstrata.analyze.finding import Cause, TimeKind
@@ -41,6 +40,7 @@ from pgstrata.analyze.findings import (
     Why,
     WhyPart,
 )
+from pgstrata.analyze.stats.distributions import t_cdf
 from pgstrata.analyze.stats.equivalence import mean_of_differences
 from pgstrata.analyze.stats.holm import holm_rejects
 from pgstrata.analyze.stats.interval import ALPHA, Estimate, t_interval
@@ -325,7 +325,7 @@ def _p(estimate: Estimate) -> float:
     """Two-sided p of the t test; runs with identical differences are beyond any noise."""
     if not estimate.se > 0:
         return 0.0 if estimate.value else 1.0
-    return 2 * float(scipy.special.stdtr(estimate.nu, -abs(estimate.value) / estimate.se))
+    return 2 * float(t_cdf(estimate.nu, -abs(estimate.value) / estimate.se))
 
 
 def _finite(estimate: Estimate) -> tuple[float | None, float | None]:
