@@ -50,9 +50,9 @@ class Frames:
 
     def series(self, series: str) -> pa.Table:
         """A whole series in memory."""
+        none = _arrow(_series_kinds(series), dict.fromkeys(_series_kinds(series), ()))  # refuses without the extra
         import pyarrow as pa
 
-        none = _arrow(_series_kinds(series), dict.fromkeys(_series_kinds(series), ()))
         return pa.concat_tables([none, *self.batches(series)])
 
     def export(self, folder: Path) -> tuple[Path, ...]:

@@ -13,6 +13,7 @@ import pytest
 
 import pgstrata
 from pgstrata.cli.main import app
+from pgstrata.errors import PreflightError
 from pgstrata.spec.campaign import Campaign
 from typed import typed
 
@@ -208,6 +209,14 @@ class TestExport:
         seconds = duckdb.sql("SELECT count(*) FROM progress WHERE stack = 'xfs'")
         assert seconds is not None
         assert seconds.fetchall() == [(15,)]
+
+    def test_python_api_names_its_extra(self, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        frames = pgstrata.load(finished / "out")
+        for table in (frames.runs, frames.trials, lambda: frames.series("progress")):
+            with pytest.raises(PreflightError, match="a table in Python needs the package pyarrow") as refused:
+                table()
+            assert "pgstrata[arrow]" in (refused.value.hint or "")
 
 
 class TestSchema:
