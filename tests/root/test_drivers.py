@@ -105,6 +105,23 @@ def test_a_replay_runs_on_the_dump_and_every_block_begins_with_it(place: Path) -
         assert 0 < statement.percentiles_ms["p99"] < 5000
 
 
+@pytest.mark.parametrize(
+    ("archive", "reason"),
+    [
+        (b"PGDMP" + bytes([1, 99, 0, 4, 8, 1]), "unsupported version (1.99) in file header"),
+        (b"PGDMP" + bytes([1, 14, 0, 4, 8, 1]), "end of file"),
+        (b"CREATE TABLE item (id int);\n", "does not appear to be a valid archive"),
+    ],
+    ids=["of a newer major", "truncated", "no archive"],
+)
+def test_a_dump_that_cannot_be_restored_fails_the_trial_in_words(place: Path, archive: bytes, reason: str) -> None:
+    (place / "shop.dump").write_bytes(archive)
+    workload = {"pg_restore": str(place / "shop.dump"), "script": "select-only", "duration": 1}
+    assert run(place, campaign(stack("memory", "tmpfs"), workload=workload, blocks=1)).counts == {"failed": 1}
+    (trial,) = read(place / "out").trials
+    assert reason in trial.verdict.reason
+
+
 FILL = "psql -qXc 'CREATE TABLE sold AS SELECT n FROM generate_series(1, {scale} * 1000) n'"
 SELL = "UPDATE sold SET n = n + 1 WHERE n % 2 = 0"
 
