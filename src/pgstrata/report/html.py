@@ -36,6 +36,7 @@ from pgstrata.report.sentences.glossary import explained, explained_markup
 from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.sentences.markup import render_markup_html
 from pgstrata.report.sentences.summary import Said, cell_words, told
+from pgstrata.report.sentences.tuning import effect_words
 from pgstrata.report.tables.cluster import ClusterPicture, cluster_pictures
 from pgstrata.report.tables.further import FurtherTable, further_tables, hosts_of_cell, slice_table
 from pgstrata.report.tables.grid import grid_map
@@ -136,6 +137,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             incidents=tuple(i for i in found if i.trial is None or i.trial in sample.trials),
             incidents_in_all=len(found),
             facts=_host_facts(data, findings),
+            effect_words=effect_words,
             glossary=glossary,
             rejected=data.record.rejected or findings.campaign.rejected,
             drawing=drawing,

@@ -96,8 +96,7 @@ def tune_campaign(
     """
     tuning = load_tuning(stack, over)
     if begun is not None and begun.tuning == tuning:
-        budget_s = max(begun.runs.budget or 0.0, SCREENING_SHARE * minutes * 60.0)
-        return begun.model_copy(update={"runs": begun.runs.model_copy(update={"budget": budget_s})})
+        return _lengthened(begun, len(tuning.rows), SCREENING_SHARE * minutes * 60.0)
     plan = plan_screening(len(tuning.rows), minutes, scale)
     count = clients or CLIENTS
     return checked_campaign(
@@ -125,6 +124,16 @@ def tune_campaign(
             "tuning": tuning,
         }
     )
+
+
+def _lengthened(begun: Campaign, rows: int, wanted_s: float) -> Campaign:
+    """The screening with a larger budget, and as many blocks of its runs as fit; as it is if the budget is smaller."""
+    workload, runs, budget_s = begun.workload, begun.runs, wanted_s
+    if budget_s <= (runs.budget or 0.0):
+        return begun
+    each_s = (workload.duration_s or 0.0) + workload.warmup + overhead_s(workload.scale[0], fresh=False)
+    blocks = max(runs.blocks or 0, int(PLANNED_SHARE * budget_s / (rows * each_s)))
+    return begun.model_copy(update={"runs": runs.model_copy(update={"budget": budget_s, "blocks": blocks})})
 
 
 def confirming_campaign(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pgstrata.analyze.stats.factor_effects import factor_effects
+from pgstrata.analyze.stats.factor_effects import factor_effects, smallest_effect
 from pgstrata.analyze.stats.fit import fit_blocks
 from pgstrata.spec.screening import screening_rows
 
@@ -117,3 +117,15 @@ def test_false_claims_over_all_factors_are_rare() -> None:
         for seed in range(100)
     )
     assert false <= 5
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 6])
+def test_the_smallest_effect_is_the_half_width_of_the_intervals(blocks: int) -> None:
+    rows = screening_rows(14)
+    widths = [
+        (effect.interval.high - effect.interval.low) / 2
+        for seed in range(10)
+        for effect in factor_effects(rows, _runs(rows, {}, blocks, seed), BOUND)[0]
+    ]
+    assert 0.03 * smallest_effect(len(rows), 14, blocks) == pytest.approx(np.median(widths), rel=0.15)
+    assert math.isinf(smallest_effect(len(rows), 14, 1))

@@ -16,6 +16,7 @@ from pgstrata.analyze.stats.factor_effects import Effect, factor_effects
 from pgstrata.errors import UsageError
 from pgstrata.spec.durability import CLASSES, durability_class
 from pgstrata.spec.file.factors import tuned_stack
+from pgstrata.spec.printable import summarise_names
 from pgstrata.spec.screening import Row, interaction_aliases
 from pgstrata.spec.tuning import Tuning
 
@@ -131,9 +132,15 @@ def _share(value: float) -> float | None:
 
 
 def _lost(evidence: Evidence, tuning: Tuning, ran: set[str]) -> Iterator[str]:
-    """Describe the stacks that were tried and have no run that counts."""
+    """Describe the stacks that were tried and have no run that counts, by the reason, with the changes that all of them
+    have."""
+    by: dict[str, list[str]] = {}
     for name in tuning.rows:
         reasons = [one.reason for one in evidence.excluded.get(name, ())]
         reasons += [evidence.unsupported[name]] if name in evidence.unsupported else []
         if reasons and name not in ran:
-            yield f"{name} ({evidence.stacks[name].note}): {reasons[0]}"
+            by.setdefault(reasons[0], []).append(name)
+    for reason, names in by.items():
+        levels = zip(*(tuning.rows[name] for name in names), strict=True)
+        common = [f"{f.name}={f.levels[True]}" for f, own in zip(tuning.factors, levels, strict=True) if all(own)]
+        yield f"{summarise_names(names)} ({', '.join(common) or 'no change in common'}): {reason}"

@@ -27,7 +27,7 @@ from itertools import combinations
 import numpy as np
 
 from pgstrata.analyze.finding import EffectVerdict
-from pgstrata.analyze.stats.fit import BlockFit, fit_blocks
+from pgstrata.analyze.stats.fit import PRIOR_RUNS, BlockFit, fit_blocks
 from pgstrata.analyze.stats.holm import holm_rejects
 from pgstrata.analyze.stats.interval import (
     ALPHA,
@@ -39,6 +39,7 @@ from pgstrata.analyze.stats.interval import (
     Interval,
     anytime_p,
     interval,
+    t_multiplier,
 )
 from pgstrata.spec.screening import Row, signs
 
@@ -66,6 +67,14 @@ def factor_effects(rows: Sequence[Row], y: Floats, bound: float) -> tuple[tuple[
     if not pairs:
         return mains, ()
     return mains, _judged(pairs, _estimates(fit, columns)[len(names) :], bound)
+
+
+def smallest_effect(rows: int, factors: int, blocks: int) -> float:
+    """Return the half width of the interval of an effect after so many complete blocks, in standard deviations of a
+    run; infinite while it is unbounded."""
+    runs = rows * blocks
+    nu = min(rows * (blocks - 1 + PRIOR_RUNS), (rows - 1) * (blocks - 1))
+    return t_multiplier(runs / 2, nu, ALPHA / factors, CONFIRM_G) * 2 / math.sqrt(runs) if nu > 0 else math.inf
 
 
 def _told_apart(fit: BlockFit, levels: Floats, acting: Sequence[int]) -> tuple[list[tuple[int, ...]], Floats]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,11 @@ from pgstrata.cli.verbs.quick import Clients, Crash, Margin, OnHost, PlanOnly, S
 from pgstrata.errors import ExitCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pgstrata.cli.campaign_run import Shown
+    from pgstrata.record.reader import CampaignData
+    from pgstrata.spec.stack import Stack
 
 EXAMPLE = "Example: pgstrata tune ext4 --over postgres-io --minutes 45"
 Over = Annotated[
@@ -118,7 +123,31 @@ def _confirm(directory: Path, minutes: float, shown: Shown, *, crash: bool) -> N
         if found.tuning is not None:
             told = tuning_answer(found.tuning, data.campaign.goal.margin, confirmed_words(judge(read(folder))))
             print_text(f"\nanswer: {plain_words(told)}")
-        print_text("\n".join(["to paste:", *(f"  {line}" for line in paste_lines(*campaign.stacks))]))
+            print_text(f"recovery after a power cut, median of the states: {', '.join(_recovery_times(read(folder)))}")
+        paste = [*paste_lines(*campaign.stacks), *_filesystem_commands(*campaign.stacks)]
+        print_text("\n".join(["to paste:", *(f"  {line}" for line in paste)]))
+
+
+def _recovery_times(data: CampaignData) -> Iterator[str]:
+    """Yield how long the server of each stack that lost power took to recover."""
+    from pgstrata.crash.named_state import recorded_states
+
+    for crash in data.crashes:
+        parts = [state.parts_s.get("recover") for state in recorded_states(data.source, crash).values()]
+        if known := [seconds for seconds in parts if seconds is not None]:
+            yield f"{crash.trial.stack} {median(known):.2g} s"
+
+
+def _filesystem_commands(start: Stack, tuned: Stack) -> Iterator[str]:
+    """Yield the commands that make and mount the filesystems of the tuned stack and not those of the start."""
+    from pgstrata.stack.plan import PlanContext, plan_stack
+
+    context = PlanContext("tuned", "/SCRATCH", 2**32, mount_root="/MOUNT")
+    had, has = (
+        [line for step in plan_stack(stack, context).steps for line in step.shown_commands] for stack in (start, tuned)
+    )
+    made = (line for line in has if line not in had)
+    yield from (line.replace("/MOUNT/pgstrata-tuned", "MOUNT").replace("pgstrata-tuned", "POOL") for line in made)
 
 
 def register(app: typer.Typer) -> None:

@@ -11,7 +11,6 @@ from pgstrata.report.sentences.figures import percent, render_count, render_perc
 from pgstrata.report.sentences.markup import listed, quoted
 from pgstrata.report.tables.pairs import Index
 from pgstrata.report.tables.verdicts import verdict_words
-from pgstrata.spec.notation.options import render_options
 from pgstrata.spec.stack import Stack
 
 
@@ -32,8 +31,11 @@ def tuning_answer(found: TuningFinding, margin: float, confirmed: str = "") -> s
         return f"{parts[0]} There are no intervals yet: it takes two blocks of all stacks, so give more --minutes."
     if nothing := by.get("no effect"):
         parts.append(f"No effect beyond {percent(margin)}: {listed([f.name for f in nothing])}.")
-    if undecided := by.get("undecided"):
-        parts.append(f"Undecided: {listed([f.name for f in undecided])}.")
+    if undecided := [f for f in by.get("undecided", ()) if f.effect is not None]:
+        most = max(max(abs(f.low or 0.0), abs(f.high or 0.0)) for f in undecided)
+        parts.append(f"Undecided, each within ±{percent(most)}: {listed([f.name for f in undecided])}.")
+    if unknown := [f"{f.name}={f.change}" for f in found.factors if f.effect is None]:
+        parts.append(f"**Not measured**: {listed(unknown)}, because stacks with it did not run.")
     if found.expected is not None:
         chosen = [f"{f.name}={f.change}" for f in found.factors if f.chosen]
         hoped = f"should gain {percent(found.expected)}: fresh runs must confirm it."
@@ -81,7 +83,7 @@ def interaction_words(found: InteractionFinding) -> str:
 
 
 def paste_lines(start: Stack, tuned: Stack) -> Iterator[str]:
-    """Yield the configuration that the chosen combination has beyond the start."""
+    """Yield the settings of server and kernel that the chosen combination has beyond the start."""
     had = start.postgresql.settings
     for name, value in tuned.postgresql.settings.items():
         if had.get(name) != value:
@@ -94,7 +96,3 @@ def paste_lines(start: Stack, tuned: Stack) -> Iterator[str]:
     for name, value in tuned.kernel.queue.model_dump(exclude_none=True).items():
         if getattr(start.kernel.queue, name) != value:
             yield f"/sys/block/DEVICE/queue/{name}: {value}"
-    for role, volume in tuned.volumes.items():
-        before = start.volumes.get(role)
-        if before is None or before.fs != volume.fs:
-            yield f"{role}: {volume.fs.kind}, options of mkfs and mount: {render_options(volume.fs) or 'as usual'}"
