@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def render_outcomes() -> str:
         "Otherwise it takes more runs to tell. [README](README.md) describes how each campaign was run.",
     ]
     for file in sorted(RESULTS.glob("*.json")):
+        if not json.loads(file.read_text(encoding="utf-8"))["published"]:
+            continue  # a load of its own, no published comparison
         report = read_report(file)
         lines += ["", f"## [{report.campaign.name}]({file.name})", "", *table_lines(report)]
     return "\n".join(lines) + "\n"

@@ -363,9 +363,9 @@ class PublishedFinding(Finding):
     """True if the figure was published for another scale than the measured one."""
     note: str = ""
     outcome: Literal["agrees", "differs", "cannot be told"] | None = None
-    """Whether the measured ratio agrees with the published one; null for the baseline."""
+    """Agreement of the measured ratio with the published one; null for the baseline."""
     reason: str = ""
-    """Why they differ by this campaign's own figures, or why it cannot be told."""
+    """Explanation of a difference by this campaign's own figures, or of what is missing."""
 
 
 class EventTime(Finding):

@@ -38,7 +38,7 @@ class _OfStack(_Named):
 
 
 class StudyReport(BaseModel):
-    """What the table needs of a JSON report, of whatever version."""
+    """Parts of a JSON report, of whatever version, that the table needs."""
 
     model_config = ConfigDict(extra="ignore")
 
