@@ -86,6 +86,32 @@ CONTROLS = (
     Control("ext4+log", loses=False),
     Control("media(nvme)/ext4:nobarrier", loses=False),
     Control("xfs+log", loses=False, unmountable=True),
+    Control("ext4:data=journal@full_page_writes=off", loses=True, at_first=500),
+    Control("xfs@fsync=off", loses=True, unmountable=True),
+    Control("btrfs@fsync=off", loses=True),
+    Control("xfs@synchronous_commit=off", loses=True, unmountable=True),
+    Control("btrfs@synchronous_commit=off", loses=True),
+    Control("ext4:data=writeback@full_page_writes=off", loses=True),
+    Control("ext4@data_checksums=off@full_page_writes=off", loses=True),
+    Control("xfs@data_checksums=off@full_page_writes=off", loses=True, at_first=100, unmountable=True),
+    Control("btrfs:nodatacow@data_checksums=off@full_page_writes=off", loses=True, at_first=100),
+    Control("btrfs:nobarrier", loses=True),
+    Control("xfs@wal=btrfs:nobarrier", loses=True, unmountable=True),
+    Control("ext4", loses=True, ignored_flushes="1"),
+    Control("xfs", loses=True, ignored_flushes="1", unmountable=True),
+    Control("btrfs", loses=True, ignored_flushes="1"),
+    Control("media(cloud-volume)/ext4:nobarrier", loses=False),
+    Control("ext4@commit_delay=1000@commit_siblings=1", loses=False),
+    Control("ext4@wal_sync_method=open_datasync", loses=False),
+    Control("xfs@wal_sync_method=open_datasync", loses=False, unmountable=True),
+    Control("btrfs@wal_sync_method=open_sync", loses=False),
+    Control("ext4:commit=60", loses=False),
+    Control("btrfs:nodatacow", loses=False),
+    Control("ext4@wal_init_zero=off@wal_recycle=off", loses=False),
+    Control("ext4@wal_level=minimal@max_wal_senders=0", loses=False),
+    Control("btrfs@full_page_writes=off@wal_init_zero=off@wal_recycle=off", loses=False),
+    Control("btrfs:compress=zstd@full_page_writes=off", loses=False),
+    Control("ext4@autovacuum_naptime=1s", loses=False),
 )
 
 LAYERED = (
@@ -260,7 +286,7 @@ def main() -> int:
     parser.add_argument("--lose", type=int, default=1000, help="at most so many states of each control that must lose")
     parser.add_argument("--hold", type=int, default=1000, help="states of each control that must hold")
     parser.add_argument("--kind", choices=("all", "lose", "hold"), default="all", help="which controls")
-    parser.add_argument("--transactions", type=int, default=100)
+    parser.add_argument("--transactions", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"))

@@ -35,7 +35,7 @@ TINY = {
     "bench_watch.py": ["--pairs", "2", "--viewers", "3", "--seconds", "1", "--trials", "10"],
     "bench_strata_disk.py": ["--seconds", "1"],
     "covariates.py": ["--runs", "4", "--seconds", "1"],
-    "crash_controls.py": ["--only", "ext4@wal*", "--lose", "4", "--hold", "4", "--transactions", "5"],
+    "crash_controls.py": ["--only", "ext4@wal=*", "--lose", "4", "--hold", "4", "--transactions", "5"],
 }
 MISSED_ITS_BOUND = 1
 SHOWS_IN_ANY_SIZE = {"crash_controls.py"}

@@ -126,6 +126,16 @@ def test_a_stack_that_flushes_holds_and_one_that_does_not_loses(tmp_path: Path) 
     assert [step["name"] for step in planned["steps"] if step["name"].startswith("states ")] == ["states 1.0 to 1.5"]
 
 
+def test_several_recordings_are_in_one_log_with_more_checkpoints(tmp_path: Path) -> None:
+    with reachable(tmp_path) as place:
+        found = crash(place, "ext4", "--transactions", "200", "--states", "6", "--nested", "0")["ext4"]
+        (record,) = (one for one in read_crashes(FolderSource(place / "out")))
+        nothing_left(place)
+    assert (found["verdict"], found["states"]) == ("held", 6)
+    assert (found["recordings"], found["checkpoints"]) == (2, 100 // 20 + 100 // 4)
+    assert record.transactions == 8 * 200
+
+
 def test_a_held_verdict_can_be_verified_and_damage_to_its_evidence_shows(tmp_path: Path) -> None:
     with reachable(tmp_path) as place:
         assert crash(place, "ext4", "--states", "6")["ext4"]["verdict"] == "held"

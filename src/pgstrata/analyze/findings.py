@@ -85,6 +85,8 @@ class DurabilityFinding(Finding):
     """True if the server of the crash trials had amcheck to check tables and indexes; null without crash trials."""
     nested: int = 0
     """Number of states in which power was lost again during a recovery."""
+    recordings: int = 1
+    """Number of seeds of the transactions, one after the other on the same server."""
     checkpoints: int = 0
     flush_epochs: int = 0
     recorded_s: float = 0.0

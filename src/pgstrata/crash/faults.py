@@ -53,8 +53,13 @@ FAULTS: Mapping[FaultName, Fault] = {
 
 def ledger_size(request: CrashRequest) -> LedgerSize:
     """A ledger large enough to show the fault, the size of pgbench's, or one that lasts as long as a load beside it."""
-    size = LedgerSize(script=SCRIPTS[request.script], spread_s=LOAD_S if request.script == BESIDE else 0.0)
-    size = replace(size, transactions=request.transactions or size.transactions)
+    spread_s = LOAD_S if request.script == BESIDE else 0.0
+    size = LedgerSize(
+        transactions=request.recorded,
+        recordings=request.recordings,
+        script=SCRIPTS[request.script],
+        spread_s=spread_s,
+    )
     return replace(size, accounts=REFUSED_ACCOUNTS) if request.fault == OF_PAGES else size
 
 

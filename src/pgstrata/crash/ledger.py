@@ -36,10 +36,13 @@ class LedgerSize:
 
     sessions: int = 8
     transactions: int = 100
-    """Per session."""
-    accounts: int = 3000
+    """Per session, in all recordings."""
+    recordings: int = 1
+    """Parts of the transactions, each with a seed of its own."""
+    accounts: int = 16_000
+    """More than the server's buffers hold: transactions write pages of others before they read their own."""
     checkpoint_every: int = 20
-    """Transactions of the first session between two checkpoints."""
+    """Transactions of the first session between two checkpoints of the first recording."""
     script: Script = LEDGER
     spread_s: float = 0.0
     """Time over which a session spreads its transactions, beside a load; 0 without one."""
@@ -61,6 +64,7 @@ def plan_client(control: str, server: Server, size: LedgerSize, seed: int, fault
     numbers = {
         "sessions": size.sessions,
         "transactions": size.transactions,
+        "recordings": size.recordings,
         "accounts": size.accounts,
         "checkpoint-every": size.checkpoint_every,
         "seed": seed,
@@ -117,6 +121,12 @@ def count_flushes(text: str, after: str, until: str) -> int:
     """The completed flushes between two marks in the output of `strata-disk marks`."""
     by = {str(line["text"]): int(line["flushes"]) for line in map(json.loads, text.splitlines())}
     return by[until] - by[after]
+
+
+@parser_of("strata-disk")
+def count_marks(text: str, of: str) -> int:
+    """The marks of this text in the output of `strata-disk marks`."""
+    return sum(json.loads(line)["text"] == of for line in text.splitlines())
 
 
 def acknowledged_by(marks: Sequence[Mark], cut: int) -> dict[int, int]:

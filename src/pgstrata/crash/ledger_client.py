@@ -31,6 +31,10 @@ PROTOCOL = 196608
 FS_IOC_FIEMAP = 0xC020660B
 MOST_EXTENTS = 500
 MOST_SEGMENTS = 200
+CHECKPOINT, RECORDING = "checkpoint", "recording"
+"""Marks after a checkpoint, and before a recording."""
+OFTENER = 5
+"""Checkpoints of a later recording for each one of the first."""
 
 
 class Disk:
@@ -154,14 +158,24 @@ def acknowledgement(session: int, number: int, at_s: float) -> str:
     return f"ack {session} {number} {at_s:.6f}"
 
 
-def write_entries(session: int, server: Session, disk: Disk, given: argparse.Namespace, failed: threading.Event) -> int:
-    """The transactions of one session, one after the other; how many were acknowledged.
+def recorded_numbers(transactions: int, recordings: int) -> list[range]:
+    """The numbers of a session's transactions in each recording."""
+    bounds = [transactions * part // recordings + 1 for part in range(recordings + 1)]
+    return [range(bounds[part], bounds[part + 1]) for part in range(recordings)]
+
+
+def write_entries(
+    session: int, server: Session, disk: Disk, given: argparse.Namespace, failed: threading.Event, recording: int = 0
+) -> int:
+    """The transactions of one session in a recording, one after the other; returns the last one acknowledged.
 
     The first session carries out the fault, then sets `failed`. Where a table's pages are refused, the others wait for
     that: the server pauses for a second after a checkpoint that failed, and transactions must follow the next one.
     """
-    lot, began_s = random.Random(f"{given.seed} {session}"), time.monotonic()
-    for number in range(1, given.transactions + 1):
+    lot, began_s = random.Random(f"{given.seed + recording} {session}"), time.monotonic()
+    numbers = recorded_numbers(given.transactions, given.recordings)[recording]
+    checkpoint_every = max(1, given.checkpoint_every // (OFTENER if recording else 1))
+    for number in numbers:
         time.sleep(max(0.0, began_s + given.spread_s * number / given.transactions - time.monotonic()))
         queries = TRANSACTIONS[given.script](session, number, given.accounts, lot).splitlines()
         tags = [tag for query in queries for tag in server.ask(query)]
@@ -174,9 +188,10 @@ def write_entries(session: int, server: Session, disk: Disk, given: argparse.Nam
                 failed.set()
             elif "relation" in given.fault:
                 failed.wait(PATIENCE_S)
-        if session == 0 and number % given.checkpoint_every == 0:
+        if session == 0 and number % checkpoint_every == 0:
             server.ask("CHECKPOINT")
-    return int(given.transactions)
+            disk.mark(CHECKPOINT)
+    return numbers[-1]
 
 
 def fail(fault: dict[str, Any], server: Session, disk: Disk) -> None:
@@ -229,7 +244,7 @@ def fill(path: str) -> None:
 
 
 def write_ledger(given: argparse.Namespace) -> dict[str, Any]:
-    """Runs all sessions at once, between the marks `begin` and `end`."""
+    """Runs all sessions at once, recording after recording, between the marks `begin` and `end`."""
     disks = [Disk(given.control) for _ in range(given.sessions)]
     become(given.os_user)
     servers = [Session(given.socket, given.user, given.database) for _ in disks]
@@ -237,9 +252,10 @@ def write_ledger(given: argparse.Namespace) -> dict[str, Any]:
     errors: list[str] = []
     failed = threading.Event()
 
-    def work(session: int) -> None:
+    def work(session: int, recording: int) -> None:
         try:
-            acknowledged[session] = write_entries(session, servers[session], disks[session], given, failed)
+            server, disk = servers[session], disks[session]
+            acknowledged[session] = write_entries(session, server, disk, given, failed, recording)
         except (OSError, RuntimeError, ValueError) as error:
             errors.append(f"session {session}: {error}")
         finally:
@@ -247,11 +263,17 @@ def write_ledger(given: argparse.Namespace) -> dict[str, Any]:
                 failed.set()
 
     disks[0].mark("begin")
-    threads = [threading.Thread(target=work, args=(session,)) for session in range(given.sessions)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for recording in range(given.recordings):
+        disks[0].mark(RECORDING)
+        if recording:
+            servers[0].ask("VACUUM")
+        threads = [threading.Thread(target=work, args=(session, recording)) for session in range(given.sessions)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            break
     disks[0].mark("end")
     for server, disk in zip(servers, disks, strict=True):
         server.close()
@@ -273,7 +295,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser()
     for name in ("control", "socket", "user", "database", "os-user"):
         parser.add_argument(f"--{name}", required=True)
-    for name in ("sessions", "transactions", "accounts", "checkpoint-every", "seed"):
+    for name in ("sessions", "transactions", "recordings", "accounts", "checkpoint-every", "seed"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--script", choices=sorted(TRANSACTIONS), required=True)
     parser.add_argument("--spread-s", type=float, default=0.0, help="time over which transactions are spread")

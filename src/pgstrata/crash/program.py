@@ -39,12 +39,14 @@ from pgstrata.crash.ledger import (
     Mark,
     acknowledged_by,
     count_flushes,
+    count_marks,
     lost_time_s,
     parse_answers,
     parse_marks,
     plan_client,
     render_schema,
 )
+from pgstrata.crash.ledger_client import CHECKPOINT, RECORDING
 from pgstrata.crash.script import LEDGER, SCRIPTS
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state
 from pgstrata.crash.workers import look, plan_workers, portions_of, seen_by
@@ -114,6 +116,8 @@ class CrashContext(TrialContext):
     marks: tuple[Mark, ...] = ()
     flushes: int = 0
     """Number of completed flushes in which power could be lost."""
+    checkpoints: int = 0
+    recordings: int = 0
     chosen: tuple[ChosenState, ...] = ()
     """States of the last pass over the log, without those whose content was seen before."""
     seen: set[str] = field(default_factory=set)
@@ -363,6 +367,7 @@ def _choose(context: CrashContext) -> None:
     marks = context.executor.run_next().stdout
     context.marks = parse_marks(marks)
     context.flushes = count_flushes(marks, FAULT if context.request.fault else BEGIN, END)
+    context.checkpoints, context.recordings = (count_marks(marks, of) for of in (CHECKPOINT, RECORDING))
     wanted = context.size.sessions * context.size.transactions
     if len(context.marks) != wanted and context.request.fault is None:
         raise TrialError(f"the event log has {len(context.marks)} of {wanted} acknowledgements")

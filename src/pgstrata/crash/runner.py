@@ -43,6 +43,8 @@ from pgstrata.trial.standing import report_left, standing
 from pgstrata.trial.steps.collect import fetch_server_log
 from pgstrata.trial.survey.host_survey import Site
 
+PROVEN = 10
+"""Failing states after which no further ones are checked, unless a number of states was requested."""
 BATCH = 50
 """States that a worker looks at in one step."""
 
@@ -121,7 +123,8 @@ class CrashRunner:
                 request=self.request,
                 panicked=context.panicked,
                 transactions=len(context.marks),
-                checkpoints=sum(mark.session == 0 for mark in context.marks) // context.size.checkpoint_every,
+                recordings=context.recordings,
+                checkpoints=context.checkpoints,
                 recorded_s=round(context.marks[-1].at_s - context.marks[0].at_s, 3) if context.marks else 0.0,
                 flush_epochs=context.flushes,
                 amcheck=has_amcheck(setup),
@@ -166,7 +169,7 @@ class CrashRunner:
         deadline_s = None if request.time is None else time.monotonic() + request.time
         most, number = request.requested, 0
         while not self._enough(context, most, deadline_s):
-            left = STATES if most is None else most - _looked_at(context)
+            left = STATES * request.recordings if most is None else most - _looked_at(context)
             choose = choose_step(setup, request, number, left)
             self._take(choose, further, runner, context)
             chosen = context.chosen
@@ -217,7 +220,10 @@ class CrashRunner:
         context.executor.run((step,), runner, context)
 
     def _enough(self, context: CrashContext, most: int | None, deadline_s: float | None) -> bool:
-        enough = most is not None and _looked_at(context) >= most
+        looked = _looked_at(context)
+        enough = most is not None and looked >= most
+        if self.request.states is None and looked >= STATES:
+            enough = enough or sum(state.verdict in FAILED for state in context.found) >= PROVEN
         return bool(context.problem) or enough or (deadline_s is not None and time.monotonic() > deadline_s)
 
 

@@ -66,6 +66,8 @@ class CrashRecord(Record):
     """True if the server panicked while it was recorded."""
     transactions: int = Field(0, ge=0)
     """Acknowledged while it was recorded."""
+    recordings: int = Field(1, ge=0)
+    """Parts of the recording with a seed of their own."""
     checkpoints: int = Field(0, ge=0)
     flush_epochs: int = Field(0, ge=0)
     recorded_s: float = Field(0.0, ge=0)

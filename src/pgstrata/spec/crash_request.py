@@ -37,7 +37,10 @@ Spelling = Callable[[str], str]
 """Spelling of a field in its source: an option, or a key."""
 
 STATES = 100
-"""Default without `states` and `time`."""
+"""Default for each recording, without `states` and `time`."""
+RECORDINGS = 5
+TRANSACTIONS = 100
+"""Most recordings of a trial, and transactions of a session in each, at least."""
 MANY_VOLATILE = 7
 """Number of writes that could be lost from which on not all of their combinations are tried."""
 FAILURE_S = 2.0
@@ -59,13 +62,17 @@ class CrashRequest(Model):
         None,
         ge=1,
         le=100_000,
-        description="number of crash states per stack (cluster: of node failures), 100 by default",
+        description="number of crash states per stack (cluster: of node failures): 100 for each recording by default",
     )
     time: DurationS | None = Field(
         None, gt=0, description="for the states of a stack, at most: 1min by default beside runs"
     )
     transactions: int | None = Field(
-        None, ge=1, le=100_000, description="recorded in each of 8 sessions: 100 by default, 50 beside runs"
+        None,
+        ge=1,
+        le=100_000,
+        description="of each of 8 sessions, in up to 5 recordings of 100 or more: 1,000 by default, 100 of clusters or "
+        "with a fault, 50 beside runs",
     )
     workers: int | None = Field(
         None, ge=1, le=64, description="number of states checked in parallel, one per processor by default"
@@ -111,7 +118,22 @@ class CrashRequest(Model):
     @property
     def requested(self) -> int | None:
         """States to check; None if the time alone decides."""
-        return self.states or (STATES if self.time is None else None)
+        return self.states or (STATES * self.recordings if self.time is None else None)
+
+    @property
+    def recorded(self) -> int:
+        """Transactions of each session in all recordings."""
+        return self.transactions or TRANSACTIONS * (1 if self.once else 2 * RECORDINGS)
+
+    @property
+    def once(self) -> bool:
+        """True for one recording: a fault ends the server, a load beside the ledger sets the pace."""
+        return bool(self.fault or self.power or self.script == BESIDE)
+
+    @property
+    def recordings(self) -> int:
+        """Parts of the transactions, each with a seed of its own."""
+        return 1 if self.once else max(1, min(RECORDINGS, self.recorded // TRANSACTIONS))
 
     @property
     def failures(self) -> int:

@@ -14,7 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.crash.ledger_client import BRANCHES, TELLERS, Disk, Session, tpcb_like, transfer, write_entries
+from pgstrata.crash.ledger_client import (
+    BRANCHES,
+    TELLERS,
+    Disk,
+    Session,
+    recorded_numbers,
+    tpcb_like,
+    transfer,
+    write_entries,
+)
 
 READY = b"Z" + struct.pack("!i", 5) + b"I"
 PATIENCE_S = 60
@@ -91,7 +100,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write(stage: Stage, folder: Path, transactions: int, script: str = "ledger") -> int:
     given = argparse.Namespace(
-        spread_s=0.0, seed=1, transactions=transactions, accounts=10, checkpoint_every=2, fault=None, script=script
+        spread_s=0.0,
+        seed=1,
+        transactions=transactions,
+        recordings=1,
+        accounts=10,
+        checkpoint_every=2,
+        fault=None,
+        script=script,
     )
     server, disk = Session(str(folder / "server"), "postgres", "postgres"), Disk(str(folder / "control"))
     try:
@@ -106,6 +122,7 @@ def test_a_mark_follows_the_server_s_word_and_comes_before_the_next_transaction(
     stage = Stage(folder)
     assert write(stage, folder, 3) == 3
     each = [["asked", "answered", f"ack 0 {number} AT"] for number in (1, 2, 3)]
+    each[1].append("checkpoint")
     assert stage.happened == [event for events in each for event in events]
 
 
@@ -113,6 +130,7 @@ def test_each_statement_of_pgbench_s_script_is_a_query_and_the_mark_follows_the_
     stage = Stage(folder)
     assert write(stage, folder, 2, "tpcb-like") == 2
     each = [[*["asked", "answered"] * 7, f"ack 0 {number} AT"] for number in (1, 2)]
+    each[1].append("checkpoint")
     assert stage.happened == [event for events in each for event in events]
 
 
@@ -125,6 +143,13 @@ def test_pgbench_s_transactions_move_one_amount_and_history_says_whose_they_are(
     assert account.endswith(f"WHERE aid = {aid}")
     assert history.endswith(f"VALUES ({tid}, {bid}, {aid}, {delta}, CURRENT_TIMESTAMP, '3 7')")
     assert (begin, end) == ("BEGIN", "END")
+
+
+@pytest.mark.parametrize(("transactions", "recordings"), [(1000, 5), (7, 3), (1, 1)])
+def test_recordings_share_the_numbers_of_a_session_without_a_gap(transactions: int, recordings: int) -> None:
+    parts = recorded_numbers(transactions, recordings)
+    assert len(parts) == recordings
+    assert [number for part in parts for number in part] == list(range(1, transactions + 1))
 
 
 def test_what_the_server_rolled_back_is_not_marked(folder: Path) -> None:

@@ -14,12 +14,14 @@ from pgstrata.crash.job import Seen, WorkerOutput
 from pgstrata.crash.ledger import LedgerSize, Mark
 from pgstrata.crash.program import Batch, ChosenState, CrashContext, take_told
 from pgstrata.crash.recovery_cuts import interrupted_count, spread
-from pgstrata.crash.runner import examined_ids
+from pgstrata.crash.runner import CrashRunner, examined_ids
 from pgstrata.crash.verdict import summarise
 from pgstrata.record.crash import CrashRecord, StateRecord, StateVerdict
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.trial.context import TrialSetup
+from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.survey.host_survey import Site
 
 
 def state(number: int) -> ChosenState:
@@ -49,6 +51,21 @@ def test_one_of_a_hundred_is_interrupted_unless_a_number_is_asked_for() -> None:
     assert [interrupted(20, number, nested=5) for number in (0, 1)] == [5, 0]
     assert interrupted(1000, nested=0) == 0
     assert interrupted(1000, stack="cluster(3,ANY 1)/ext4") == 0, "its servers go on elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("failed", "looked", "states", "enough"),
+    [(10, 100, None, True), (9, 100, None, False), (10, 99, None, False), (10, 100, 400, False), (0, 500, None, True)],
+)
+def test_a_stack_that_is_proven_to_fail_is_left_unless_a_number_was_requested(
+    failed: int, looked: int, states: int | None, enough: bool
+) -> None:
+    request = CrashRequest(states=states)
+    found = [record(f"1.{number}", "lost" if number < failed else "held") for number in range(looked)]
+    context = cast(CrashContext, SimpleNamespace(problem="", found=found))
+    runner = CrashRunner(cast(Site, None), cast(Interruption, None), request)
+    assert request.requested == (states or 500)
+    assert runner._enough(context, request.requested, None) is enough
 
 
 def test_one_of_a_hundred_is_read_to_its_end_and_one_of_the_first_pass_in_any_case() -> None:

@@ -1,11 +1,12 @@
 //! Which states are tried within a budget.
 //!
 //! One pass looks where power can be lost and how much is volatile there, a second one makes states at the chosen
-//! numbers and keeps one of those with the same content: the last, by which most was acknowledged. Three kinds of cut are
+//! numbers and keeps one of those with the same content: the last, by which most was acknowledged. Four kinds of cut are
 //! chosen: right after the last mark before
 //! a flush takes effect (all volatile changes lost: nothing that was acknowledged may depend on them), right before a
 //! flush takes effect (most is volatile; those where changes overwrite most of what was there come first, and more often
-//! than the others), and anywhere. Beside these a stratum is drawn by lot alone: an event of the window, each as likely,
+//! than the others), around the two flushes after a write that ends within a page of PostgreSQL (a journal of data may
+//! commit one half of a page, and until its next commit every state has that half alone), and anywhere. Beside these a stratum is drawn by lot alone: an event of the window, each as likely,
 //! and every volatile change kept or lost, whole or torn; of a flush epoch only the first one drawn. Only of this stratum
 //! a share of failing states can be bounded.
 
@@ -28,6 +29,14 @@ const RANKED_SHARE: usize = 4;
 /// All of these, their first half, the first quarter and the first eighth have as many turns each: superblocks and logs are
 /// overwritten all the time, and tables in a few moments.
 const HALVINGS: usize = 4;
+/// The share of states around writes that end within a page.
+const SPLIT_SHARE: usize = 8;
+const HALF_PAGE_BYTES: usize = 4096;
+/// Size and layout version in the header of a page of 8192 bytes, and where: `pd_pagesize_version`.
+const PAGE_MARK: [u8; 2] = [0x04, 0x20];
+const PAGE_MARK_AT: usize = 18;
+/// The first bytes of a journal's own blocks.
+const JOURNAL_MARK: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
 
 /// Which states are asked for, and how many.
 #[derive(Debug, Clone)]
@@ -58,6 +67,8 @@ struct Places {
     every: Vec<(Seq, u64)>,
     last_marks: Vec<Place>,
     before_flushes: Vec<Place>,
+    /// Of the writes that end within a page, the number of those before flushes when they came.
+    splits: Vec<usize>,
 }
 
 /// What is tried at one number: one recipe by lot, or a given one. The first of all in `priority` are kept.
@@ -69,7 +80,7 @@ struct Draw {
 
 #[derive(Debug, Clone, Copy)]
 enum Pick {
-    Nothing,
+    Given(Recipe),
     Lot(u64),
     /// By lot alone, as the only one of this flush epoch.
     Drawn(u64),
@@ -126,6 +137,9 @@ fn look<R: Read>(mut replay: Replay<R>, start: Seq, asked: &Asked) -> Result<Pla
             places.before_flushes.push(place(&replay, &written));
         }
         if let Some(Event::Write { offset, data, .. }) = replay.next().map(|next| &next.event) {
+            if inside && splits_page(data) {
+                places.splits.push(places.before_flushes.len());
+            }
             if !inside {
                 written.extend(pages(*offset, data.len()));
             }
@@ -140,6 +154,14 @@ fn look<R: Read>(mut replay: Replay<R>, start: Seq, asked: &Asked) -> Result<Pla
     }
     places.last_marks.extend(last_mark);
     Ok(places)
+}
+
+/// Whether a write has the first half of a page without the second one, as far as this can be seen.
+fn splits_page(data: &[u8]) -> bool {
+    let halves: Vec<&[u8]> = data.chunks_exact(HALF_PAGE_BYTES).collect();
+    let first = |half: &[u8]| half[PAGE_MARK_AT..].starts_with(&PAGE_MARK);
+    let alone = |next: Option<&&[u8]>| next.is_none_or(|next| first(next) || next.starts_with(&JOURNAL_MARK));
+    halves.iter().enumerate().any(|(at, half)| first(half) && alone(halves.get(at + 1)))
 }
 
 fn pages(offset: u64, length: usize) -> impl Iterator<Item = u64> {
@@ -179,7 +201,22 @@ fn draw(places: &Places, asked: &Asked) -> BTreeMap<Seq, Vec<Draw>> {
         places.last_marks.iter().filter(|place| place.volatile > 0).map(|place| place.cut).collect();
     shuffle(&mut marks, &mut rng);
     for (number, cut) in marks.iter().take(asked.states / 4).enumerate() {
-        add(*cut, Pick::Nothing, 4 * number);
+        add(*cut, Pick::Given(Recipe::Nothing), 4 * number);
+    }
+    let mut splits = places.splits.clone();
+    splits.dedup();
+    shuffle(&mut splits, &mut rng);
+    let after = |split: &usize| {
+        let (commits, committed) =
+            (places.before_flushes.get(split + 1), places.before_flushes.get(split + 2));
+        [
+            commits.map(|place| (place.cut, Recipe::Everything)),
+            committed.map(|place| (place.cut, Recipe::Nothing)),
+        ]
+    };
+    let around = splits.iter().flat_map(after).flatten().take(asked.states / SPLIT_SHARE);
+    for (number, (cut, recipe)) in around.enumerate() {
+        add(cut, Pick::Given(recipe), 4 * number);
     }
     let mut epochs = HashSet::new();
     for number in 0..asked.states {
@@ -229,7 +266,7 @@ fn make<R: Read>(
         let recipes = recipes(&volatile);
         for draw in draws {
             let picked: Vec<Recipe> = match draw.pick {
-                Pick::Nothing => vec![Recipe::Nothing],
+                Pick::Given(recipe) => vec![recipe],
                 Pick::Lot(lot) => vec![drawn(&recipes, &volatile, lot)],
                 Pick::Drawn(_) => vec![Recipe::Lots { eighths: 4 }],
                 Pick::All => recipes.clone(),

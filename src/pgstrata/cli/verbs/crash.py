@@ -44,12 +44,14 @@ def _option(name: str, text: str, shown: str | bool = False, **limits: Any) -> A
 
 
 _STATES = "Number of crash states per stack (cluster: of node failures)."
-States = Annotated[int | None, _option("--states", _STATES, "100", min=1, max=100_000)]
+States = Annotated[int | None, _option("--states", _STATES, "100 for each recording", min=1, max=100_000)]
 Minutes = Annotated[float | None, _option("--minutes", "Time limit for the states of each stack.", min=0.1)]
 _SEED = "Random seed for the choice of states and for the transactions."
 Seed = Annotated[int, _option("--seed", _SEED, True, min=0)]
-_TRANSACTIONS = "Transactions recorded in each of 8 sessions."
-Transactions = Annotated[int | None, _option("--transactions", _TRANSACTIONS, "100", min=1, max=100_000)]
+_TRANSACTIONS = "Transactions of each of 8 sessions, in up to 5 recordings of 100 or more."
+Transactions = Annotated[
+    int | None, _option("--transactions", _TRANSACTIONS, "1,000; 100 of clusters or with a fault", min=1, max=100_000)
+]
 _WORKERS = "Number of states checked in parallel."
 Workers = Annotated[int | None, _option("--workers", _WORKERS, "one per processor", min=1, max=64)]
 _NESTED = "Interrupt recovery with another power cut in N states."

@@ -153,14 +153,15 @@ def _short_words(durability: DurabilityFinding) -> str:
 
 
 def _looked(durability: DurabilityFinding) -> str:
-    """Return ` of 5 checkpoints and 910 flush epochs (3.1 s), 96 states with 7 or more volatile writes`; empty for
-    records that lack these counts."""
+    """Return ` of 210 checkpoints and 9,100 flush epochs of 5 recordings (31 s), 96 states with 7 or more volatile
+    writes`; empty for records that lack these counts."""
     if not durability.flush_epochs:
         return ""
     checkpoints = render_count(durability.checkpoints, "checkpoint")
     epochs = render_count(durability.flush_epochs, "flush epoch")
     many = render_count(durability.many_volatile, "state")
-    looked = f" of {checkpoints} and {epochs} ({render_number(durability.recorded_s)} s)"
+    several = f" of {durability.recordings} recordings" if durability.recordings > 1 else ""
+    looked = f" of {checkpoints} and {epochs}{several} ({render_number(durability.recorded_s)} s)"
     return f"{looked}, {many} with {MANY_VOLATILE} or more volatile writes"
 
 
