@@ -304,6 +304,18 @@ def test_what_a_tool_finds_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found["ext4"]["first_counterexample"].endswith(": sh: bad checksums: 3")
 
 
+@pytest.mark.parametrize("file", ["2613", "2683", "2836"], ids=["large objects", "their index", "toast"])
+def test_a_missing_file_of_a_catalog_is_noticed_where_everything_is_read(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger does not use them: where only its own tables are read they are not missed."""
+    monkeypatch.setattr(job, "filler", lambda plan: f"{plan.data_directory}/base/5/{file}")
+    with reachable(tmp_path) as place:
+        found = crash(place, "ext4", "--states", "2", "--nested", "0", "--minimise", "0")["ext4"]
+        nothing_left(place)
+    assert (found["verdict"], found["states"], found["corrupt"]) == ("corrupt", 2, 1)
+
+
 FLUSHED_FIRST = 100
 """Of the files of a cluster, each of which a server that recovers flushes before it begins; there are some 900."""
 

@@ -157,17 +157,20 @@ LAST_ANSWER = 'end = "reached"'
 """Last answer as a single-user server prints it."""
 HEAPS_SINCE = 14
 """The first major with verify_heapam."""
-Amchecked = Literal["indexes", "heaps", "parents"]
+Amchecked = Literal["indexes", "heaps", "parents", "catalogs"]
 """An amcheck query, with the name of its answer."""
+_COUNTED: tuple[Amchecked, ...] = ("heaps", "catalogs")
+"""Queries that count damaged places."""
 
 
 def amchecked(*, amcheck: bool, major: int, deep: bool = False) -> tuple[Amchecked, ...]:
     """The amcheck queries for a server of this major version, if available; `deep` adds a check that the pages of an
-    index agree with those above and next to them."""
+    index agree with those above and next to them, and one of every relation of the database and its file."""
     if not amcheck:
         return ()
     heaps: tuple[Amchecked, ...] = ("heaps",) if major >= HEAPS_SINCE else ()
-    return ("indexes", *heaps, "parents") if deep else ("indexes", *heaps)
+    everything: tuple[Amchecked, ...] = ("catalogs",) if heaps else ()
+    return ("indexes", *heaps, "parents", *everything) if deep else ("indexes", *heaps)
 
 
 def render_check(asked: Sequence[Amchecked], script: Script = LEDGER, conditions: str = "") -> str:
@@ -202,9 +205,19 @@ def _render_amcheck(script: Script) -> Mapping[Amchecked, str]:
         "indexes": f"SELECT count(bt_index_check(indexrelid, true))::text AS indexes {of_tables}",
         "heaps": f"SELECT {heaps} || '' AS heaps;",
         "parents": f"SELECT count(bt_index_parent_check(indexrelid, true, true))::text AS parents {of_tables}",
+        "catalogs": _CATALOGS,
     }
 
 
+_CATALOGS = """
+SELECT (SELECT 0 * count(bt_index_parent_check(indexrelid, true, true))
+        FROM pg_index JOIN pg_class c ON c.oid = indexrelid JOIN pg_am a ON a.oid = relam
+        WHERE amname = 'btree' AND indisvalid AND relpersistence = 'p')
+     + (SELECT count(*) FROM pg_class, verify_heapam(oid) WHERE relkind IN ('r', 'm', 't'))
+     + (SELECT count(*) FROM pg_class, pg_relation_filepath(oid) path
+        WHERE path IS NOT NULL AND (pg_stat_file(path, true)).size IS NULL) || '' AS catalogs;
+"""
+"""Damaged places of all tables and btrees of the database, with catalogs and TOAST, and relations without a file."""
 _VALUE = re.compile(r'\t 1: (\w+) = "(.*)"\t\(typeid')
 
 
@@ -253,7 +266,7 @@ class Ledger:
     checked_indexes: tuple[int, ...]
     """Number of indexes checked by bt_index_check and bt_index_parent_check, if requested."""
     damaged: int
-    """Findings of verify_heapam."""
+    """Findings of verify_heapam, and relations without a file."""
 
 
 @parser_of("postgres --single")
@@ -267,6 +280,6 @@ def parse_ledger(answers: Answers, asked: Sequence[Amchecked] = ()) -> Ledger:
         total=int(total),
         differing=int(differing),
         indexed=tuple(map(int, json.loads(answers.values["indexed"]))),
-        checked_indexes=tuple(int(answers.values[one]) for one in asked if one != "heaps"),
-        damaged=int(answers.values["heaps"]) if "heaps" in asked else 0,
+        checked_indexes=tuple(int(answers.values[one]) for one in asked if one not in _COUNTED),
+        damaged=sum(int(answers.values[one]) for one in asked if one in _COUNTED),
     )

@@ -19,7 +19,7 @@ from pgstrata.crash.program import (
     planned_record,
     states_step,
 )
-from pgstrata.crash.recovery_cuts import SHARE, Recovering, interrupted_count, nested_steps, spread
+from pgstrata.crash.recovery_cuts import Recovering, interrupted_count, nested_steps, spread
 from pgstrata.crash.reduction import Patience, Reduction, failing_state
 from pgstrata.crash.remote_workers import RemoteWorkers, remote_states_step, send_log_step
 from pgstrata.crash.script import SCRIPTS
@@ -45,6 +45,8 @@ from pgstrata.trial.survey.host_survey import Site
 
 PROVEN = 10
 """Failing states after which no further ones are checked, unless a number of states was requested."""
+EXAMINED_SHARE = 10
+"""One of this number of states is examined further."""
 BATCH = 50
 """States that a worker looks at in one step."""
 
@@ -55,12 +57,12 @@ def batches(states: Sequence[ChosenState], size: int) -> Iterator[tuple[ChosenSt
 
 
 def examined_ids(setup: TrialSetup, states: Sequence[ChosenState], number: int) -> frozenset[int]:
-    """One state in a hundred of a pass, and at least one of the first pass; none of a cluster, whose servers keep
+    """One state in ten of a pass, and at least one of the first pass; none of a cluster, whose servers keep
     running.
     """
     if setup.stack.topology is not None:
         return frozenset()
-    count = max(len(states) // SHARE, 1 if number == 0 else 0)
+    count = max(len(states) // EXAMINED_SHARE, 1 if number == 0 else 0)
     return frozenset(state.id for state in spread(states, count))
 
 

@@ -189,7 +189,7 @@ def _damage(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -
     if any(count != script.indexes for count in ledger.checked_indexes):
         yield f"the catalog has {min(ledger.checked_indexes)} of the {script.indexes} indexes"
     if ledger.damaged:
-        yield f"verify_heapam found {ledger.damaged} damaged places"
+        yield f"{ledger.damaged} damaged places in tables, or relations without a file"
 
 
 def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:

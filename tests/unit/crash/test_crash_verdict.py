@@ -33,6 +33,7 @@ GOOD = {
     "indexed": "[8, 10]",
     "indexes": "2",
     "heaps": "0",
+    "catalogs": "0",
     "end": "reached",
 }
 ACKNOWLEDGED = {0: 5, 1: 2}
@@ -64,7 +65,7 @@ def test_everything_that_was_acknowledged_and_one_more_holds() -> None:
         ({"balances": "[10, 0, 2]"}, "corrupt", 0, "balances"),
         ({"balances": "[9, 0, 0]", "indexed": "[8, 9]"}, "corrupt", 0, "9 accounts"),
         ({"indexed": "[7, 10]"}, "corrupt", 0, "indexes"),
-        ({"heaps": "1"}, "corrupt", 0, "verify_heapam"),
+        ({"heaps": "1"}, "corrupt", 0, "1 damaged places"),
         ({"indexes": "1"}, "corrupt", 0, "1 of the 2 indexes"),
         ({"sessions": "nonsense"}, "unknown", 0, "not understood"),
         ({"end": ""}, "unknown", 0, "before everything"),
@@ -375,8 +376,8 @@ def test_conditions_of_a_load_are_part_of_the_verdict(counts: str, verdict: str)
         "conditions": counts,
         "end": "reached",
         "sessions": "[]",
-        "balances": "[3000, 0, 0]",
-        "indexed": "[0, 3000]",
+        "balances": "[16000, 0, 0]",
+        "indexed": "[0, 16000]",
     }
     found = judge_state(Recovery(0, server=0, answers=Answers(values, ())), {}, LedgerSize(), ())
     assert found.verdict == verdict
