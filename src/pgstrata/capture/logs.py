@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,6 +15,8 @@ from pgstrata.host.protocol import Command, Host
 
 PATIENCE_S = 24 * 3600.0
 NOT_FOUND = 127
+LONGEST_SUMMARY = 65_536
+"""Bytes at the end of a load that hold its summary."""
 
 _HINTS = {
     "--prefix": "read it from the server with SHOW log_line_prefix, and repeat the command with --prefix",
@@ -86,6 +89,16 @@ def parse_captured(text: str) -> Captured:
     """Return the summary that `strata-load capture` prints as JSON."""
     found: dict[str, Any] = json.loads(text)
     return Captured(**{field.name: found[field.name] for field in fields(Captured)})
+
+
+def summary_of(load: Path) -> Captured | None:
+    """Return the summary at the end of a load; None for a file without one."""
+    try:
+        with load.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_SUMMARY))
+            return parse_captured(file.read().splitlines()[-1].decode())
+    except (OSError, IndexError, UnicodeDecodeError, PgstrataError):
+        return None
 
 
 def run_capture(host: Host, call: Command) -> Captured:

@@ -171,7 +171,7 @@ def _too_short(
     return UsageError(
         f"{render_duration(60 * minutes)} is too short for {stacks} stack{'s' * (stacks != 1)} at scale {scale}: "
         f"{wanted} about {enough} minutes",
-        hint=f"--minutes {enough}, a smaller --scale, or fewer stacks",
+        hint=f"--minutes {enough}, {'a shorter --duration' if duration_s else 'a smaller --scale'}, or fewer stacks",
     )
 
 

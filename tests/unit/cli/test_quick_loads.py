@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from pgstrata.analyze.stats.detectable_difference import smallest_shown
 from pgstrata.cli.main import app
 from pgstrata.cli.overrides import require_known
-from pgstrata.cli.verbs.quick import quick_workload
+from pgstrata.cli.verbs.quick import quick_workload, replay_length_s
 from pgstrata.errors import UsageError
 from pgstrata.spec.quick import quick_campaign
 
@@ -68,3 +69,32 @@ def test_a_replay_that_cannot_be_is_refused(
     done = CliRunner().invoke(app, ["quick", "ext4", "xfs", "--plan", *words])
     assert done.exit_code != 0
     assert message in f"{done.output}{done.stderr}{done.exception}"
+
+
+@pytest.mark.parametrize(
+    ("speed", "seconds"),
+    [(None, 41.0), ("2", 21.0), ("0.5x", 81.0), ("1000", 1.0), ("max", None), ("fast", None), ("0", None)],
+)
+def test_a_run_is_as_long_as_the_load(tmp_path: Path, speed: str | None, seconds: float | None) -> None:
+    summary = {
+        "format": 1, "statements": 9, "sessions": 2, "digests": 3, "first_us": 5_000_000, "last_us": 45_400_000,
+        "without_duration": 0, "whole_seconds": False, "literals": "keep",
+        "database": None, "left_out": {}, "bytes": 99,
+    }  # fmt: skip
+    load = tmp_path / "my.load"
+    load.write_text('["d",1,"shop"]\n' * 9000 + json.dumps(summary) + "\n")
+    assert replay_length_s(load, speed) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "[1]\n", "{}\n", "\xff\n", None])
+def test_a_file_without_a_summary_has_no_length(tmp_path: Path, text: str | None) -> None:
+    load = tmp_path / "my.load"
+    if text is not None:
+        load.write_bytes(text.encode("latin-1"))
+    assert replay_length_s(load, None) is None
+
+
+def test_a_budget_below_the_load_is_refused_with_what_would_do() -> None:
+    with pytest.raises(UsageError, match="is too short") as refused:
+        quick_campaign(["ext4", "xfs"], partial(smallest_shown, fixed=False), minutes=5, duration_s=600.0)
+    assert "a shorter --duration" in (refused.value.hint or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -132,6 +133,19 @@ def _replay_keys(load: Path | None, speed: str | None) -> dict[str, Any]:
     return {} if load is None else {"driver": driver, "warmup": 0}
 
 
+def replay_length_s(load: Path | None, speed: str | None) -> float | None:
+    """Return the seconds of the whole load at its speed; None without one, at full speed, and for a file that is no
+    load, which is refused later."""
+    from pgstrata.capture.logs import summary_of
+
+    captured = None if load is None else summary_of(load)
+    try:
+        factor = float((speed or "1").removesuffix("x"))
+    except ValueError:
+        return None
+    return max(1.0, math.ceil(captured.duration_s / factor)) if captured and factor > 0 else None
+
+
 def _one_cell(scripts: Sequence[str]) -> str | None:
     """Return the script or mix of the options; UsageError for several scripts that are no mix."""
     from pgstrata.spec.scripts import joined
@@ -201,7 +215,7 @@ def quick(
         host=host,
         margin=parse_margin(margin),
         aa=aa,
-        duration_s=duration_option("--duration", duration, "60s") if duration else None,
+        duration_s=duration_option("--duration", duration, "60s") if duration else replay_length_s(replay, speed),
         blocks=blocks,
         workload=quick_workload(script or (), define or [], protocol, sql, pg_restore, _replay_keys(replay, speed)),
         postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,
