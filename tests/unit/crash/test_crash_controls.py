@@ -37,6 +37,7 @@ def state(verdict: StateVerdict, reason: str) -> StateRecord:
 def test_what_loses_and_what_holds_are_as_they_must_be() -> None:
     assert problem(LOSES, found(verdict="lost", lost=1), 10) == ""
     assert problem(LOSES, found(verdict="corrupt", corrupt=3), 10) == ""
+    assert problem(LOSES, found(verdict="lost", lost=1, unknown=1, states=100), 10) == ""
     assert problem(HOLDS, found(), 10) == ""
     assert problem(REPAIRED, found(verdict="repair", repair=4), 10) == ""
     assert problem(REPAIRED, found(verdict="corrupt", repair=11, corrupt=2), 10) == ""
