@@ -374,6 +374,15 @@ def test_bad_requests_are_told_and_change_nothing(daemon: Daemon, tmp_path: Path
         assert b"no request" in answers.readline()
         assert json.loads(answers.readline())["disks"] == []
         answers.close()
+    with socket.socket(socket.AF_UNIX) as client:  # a state names each of its writes
+        client.connect(str(daemon.folder / "control"))
+        client.sendall(b'{"op": "stats", "more": "' + b"x" * (8 * MIB) + b'"}\n')
+        answers = client.makefile("rb")
+        assert json.loads(answers.readline())["disks"] == []
+        client.sendall(b"x" * (64 * MIB))
+        assert json.loads(answers.readline()) == {"ok": False, "error": "the request is longer than 64 MiB"}
+        assert answers.readline() == b""
+        answers.close()
     assert daemon.ask("stats")["disks"] == []
 
 

@@ -26,7 +26,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use thiserror::Error;
 
-const LONGEST_LINE: u64 = 1 << 20;
+/// Of a request: a state names each of its writes, and where nothing is flushed they are all that were recorded.
+const LONGEST_LINE: u64 = 64 << 20;
 const UNMODELLED_CACHE: u64 = 256 << 20;
 
 /// Why a request is refused.
@@ -113,6 +114,11 @@ fn converse(stream: UnixStream, shared: &Arc<Shared>) {
         let mut line = Vec::new();
         match (&mut input).take(LONGEST_LINE).read_until(b'\n', &mut line) {
             Ok(count) if count > 0 && line.ends_with(b"\n") => {}
+            Ok(count) if count as u64 == LONGEST_LINE => {
+                let error = format!("the request is longer than {} MiB", LONGEST_LINE >> 20);
+                let _ = writeln!(out, "{}", json!({ "ok": false, "error": error }));
+                return;
+            }
             _ => return,
         }
         let result = understood(line).and_then(|asked| answer(shared, asked));
