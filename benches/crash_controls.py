@@ -81,7 +81,7 @@ CONTROLS = (
     Control("btrfs", loses=False),
     Control("ext4:fast_commit", loses=False, unmountable=True),
     Control("ext4:data=writeback", loses=False),
-    Control("btrfs@full_page_writes=off", loses=False),
+    Control("btrfs@full_page_writes=off", loses=True, at_first=500),
     Control("ext4:data=journal", loses=False),
     Control("ext4@wal=xfs", loses=False, unmountable=True),
     Control("btrfs(raid1)", loses=False),
@@ -112,8 +112,6 @@ CONTROLS = (
     Control("btrfs:nodatacow", loses=False),
     Control("ext4@wal_init_zero=off@wal_recycle=off", loses=False),
     Control("ext4@wal_level=minimal@max_wal_senders=0", loses=False),
-    Control("btrfs@full_page_writes=off@wal_init_zero=off@wal_recycle=off", loses=False),
-    Control("btrfs:compress=zstd@full_page_writes=off", loses=False),
     Control("ext4@autovacuum_naptime=1s", loses=False),
 )
 

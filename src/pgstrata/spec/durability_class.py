@@ -20,7 +20,7 @@ WRITE_HOLE = "a power cut can make blocks wrong that nobody was writing (write h
 _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "rootfs"})
 _FLUSHES = frozenset({"ext3", "ext4", "xfs", "btrfs", "f2fs", "jfs", "nilfs2", "bcachefs"})
 """Filesystems with a journal or copy on write that pass fsync to the device, unless an option disables it."""
-_IN_PLACE = frozenset({"ext3", "ext4", "xfs", "jfs"})
+_TEARS_PAGES = frozenset({"btrfs", "ext3", "ext4", "xfs", "jfs"})
 _NO_BARRIER = frozenset({"nobarrier", "barrier=0", "barrier=none", "nobarriers"})
 
 LOSES_CACHE = "loses what a volatile cache holds"
@@ -44,7 +44,7 @@ class BackingFs:
     @property
     def tears_pages(self) -> bool:
         """True if a power cut can leave half of a page old and half new."""
-        return self.filesystem in _IN_PLACE
+        return self.filesystem in _TEARS_PAGES
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,8 @@ class Btrfs(LocalFilesystem):
             yield LOSES_CACHE, f"barrier=0 on {where}: no flush reaches the device"
 
     def tears_pages(self, ground: BackingFs | None) -> bool:
-        return self.nodatacow
+        """With copy on write too: it takes the two blocks of a page one by one (docs/crash.md, "Controls")."""
+        return True
 
     @property
     def parity(self) -> tuple[Parity, ...]:
