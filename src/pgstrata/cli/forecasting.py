@@ -290,8 +290,7 @@ def _room(found: Foreseen) -> str:
     campaign, blocks = found.campaign, render_count(found.blocks, "block")
     head = f"{blocks} of {len(campaign.stacks) * found.cells} runs"
     if math.isfinite(found.difference):
-        verb = "show" if found.screens else "prove"
-        return f"{head}: they {verb} differences from about {_percent(found.difference)} on"
+        return f"{head}: they prove differences from about {_percent(found.difference)} on"
     least = found.least_blocks
     need = f"{head}: no bounds; it takes {render_count(least, 'block')}"
     if found.fixed:

@@ -79,9 +79,12 @@ class TestHelp:
             "for name in ('scipy', 'pyarrow', 'pyDOE3'): sys.modules[name] = None\n"
             "import pgstrata.cli.campaign_run, pgstrata.analyze.campaign.judge, pgstrata.record.frames\n"
             "for _, name, _ in pkgutil.iter_modules(pgstrata.analyze.stats.__path__, 'pgstrata.analyze.stats.'):\n"
-            "    __import__(name)"
+            "    __import__(name)\n"
+            "print(sum(name.startswith('pgstrata.analyze.stats.') for name in sys.modules))"
         )
-        subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert int(done.stdout) > 20
 
 
 class TestRun:
