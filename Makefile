@@ -149,11 +149,11 @@ demo: $(STAMP) $(DISK) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQ
 dist: $(STAMP) ## sdist, wheels, deb, rpm, SBOM and checksums of the commit, in dist
 	@bash .ci/dist
 
-# debian: in a new root filesystem of Debian 12, as root, where the deb is installed and removed, too
+# bookworm, trixie: in a new root filesystem of Debian 12 or 13, as root; with 12 deb and rpm are installed and removed, too
 WHERE := venv
 
 .PHONY: check-install
-check-install: $(STAMP) ## the wheel of make dist in a new environment without compilers, where two stacks are compared; WHERE=debian, MINUTES=3
+check-install: $(STAMP) ## the wheel of make dist in a new environment without compilers, where two stacks are compared; WHERE=bookworm or trixie, MINUTES=3
 	@unshare --mount --propagation slave bash .ci/check-install $(WHERE)
 
 .PHONY: docs

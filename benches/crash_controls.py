@@ -230,11 +230,11 @@ def mean_state(states: Sequence[StateRecord]) -> str:
 
 def run(control: Control, stack: str, asked: argparse.Namespace, folder: Path) -> Path:
     """The record of a control: so many states of one that must hold, a few of one that must lose, and a minute of them
-    where these did not show it."""
+    where these are not as they must be."""
     if not control.loses:
         return crash(control, stack, asked, folder / "hold", ["--states", str(asked.hold)])
     out = crash(control, stack, asked, folder / "few", ["--states", str(min(control.at_first, asked.lose))])
-    if read(out)[0].verdict in FAILED or asked.lose <= control.at_first:
+    if asked.lose <= control.at_first or not problem(control, without_unmountable(control, *read(out)), asked.hold):
         return out
     states = ["--states", str(asked.lose), "--minutes", str(CAUGHT_WITHIN_S / 60)]
     return crash(control, stack, asked, folder / "all", states)

@@ -159,6 +159,19 @@ def test_a_control_that_comes_to_no_end_is_a_problem_of_its_own(
     assert results(tmp_path / "none") == []
 
 
+def test_more_states_are_looked_at_where_a_few_do_not_show_what_they_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict of damage is not enough where a state must need repair."""
+    asked = argparse.Namespace(lose=100, hold=10)
+    counts = {"few": found(verdict="corrupt", corrupt=6), "all": found(verdict="corrupt", corrupt=9, repair=3)}
+    monkeypatch.setattr(crash_controls, "crash", lambda *args: args[3])
+    monkeypatch.setattr(crash_controls, "read", lambda out: (counts[out.name], []))
+    monkeypatch.setattr(crash_controls, "without_unmountable", lambda control, record, states: record)
+    assert crash_controls.run(REPAIRED, "ext4:nojournal", asked, tmp_path) == tmp_path / "all"
+    assert crash_controls.run(LOSES, "ext4@fsync=off", asked, tmp_path) == tmp_path / "few"
+
+
 def test_what_must_pass_before_a_change_lands_has_every_native_control() -> None:
     text = (Path(crash_controls.__file__).parents[1] / ".ci" / "run").read_text(encoding="utf-8")
     words = [shlex.split(line) for line in re.findall(r'^ *make crash CONTROLS="(.*)"$', text, re.MULTILINE)]
