@@ -10,10 +10,10 @@ import pytest
 
 from campaigning import nothing_left, run, run_directories, write_campaign
 from following import not_followed
+from pgstrata.host.base import LocalHost
 from pgstrata.host.capabilities import program_path
-from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Process
-from pgstrata.postgres.pgbouncer import SERVER_SESSIONS
+from pgstrata.postgres.pooler import SERVER_SESSIONS
 from pgstrata.record.reader import read
 from pgstrata.record.schema import CellResult
 from pgstrata.trial.context import TrialContext

@@ -13,7 +13,7 @@ import pytest
 from awaiting import is_running
 from campaigning import clean, nothing_left, run, run_directories, write_campaign
 from pgstrata.host.protocol import Process
-from pgstrata.postgres.pgpool import Pgpool
+from pgstrata.postgres.pooler import Pgpool
 from pgstrata.record.reader import read
 from pgstrata.trial.context import TrialContext
 from pgstrata.trial.steps import measure

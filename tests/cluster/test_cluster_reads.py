@@ -11,11 +11,11 @@ from pgstrata.probe import stale
 from pgstrata.record.reader import read
 from pgstrata.spec.workload import Cell
 from pgstrata.trial.context import TrialContext
-from pgstrata.trial.steps import stale_reads
+from pgstrata.trial.steps import acknowledgements
 
 WAITING = "cluster(2,ANY 1,remote_apply,stale_reads=1s)/tmpfs"
 RESTING = "cluster(2,stale_reads=1s)/tmpfs"
-look = stale_reads._read
+look = acknowledgements._read
 
 
 def look_at_rest(context: TrialContext, *, cell: Cell) -> None:
@@ -30,7 +30,7 @@ def look_at_rest(context: TrialContext, *, cell: Cell) -> None:
 
 def test_reads_are_stale_where_nobody_waits_for_the_standby(place: Path) -> None:
     file = write_campaign(place, WAITING, RESTING)
-    around = mock.patch.multiple(stale_reads, _read=look_at_rest)
+    around = mock.patch.multiple(acknowledgements, _read=look_at_rest)
     with mock.patch.object(stale, "PATIENCE_S", 0.2):
         assert run(file, place, around=around) == 0, (place / "log.txt").read_text()
     nodes = {cell.stack: cell.result.nodes for cell in read(place / "out").cells()}

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pgstrata.host.protocol import Host
-from pgstrata.lab.image import Image
+from pgstrata.lab.image import Image, Source, read_sources
 from pgstrata.lab.initrd import WANTED_MODULES, Entry, insertion_order, render_initrd, render_seed
-from pgstrata.lab.mirror import Source, read_sources
 from pgstrata.lab.recipe import Recipe
 
 SUITE = "trixie"

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.postgres.binaries import Installation, choose, discover
 from pgstrata.postgres.database import plan_checkpoint, prewarm, wal_position_bytes
 from pgstrata.postgres.fetch import fetch
 from pgstrata.postgres.golden import read_golden, restore_golden, save_golden
 from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.user import readable_installation, run_user
-from pgstrata.probe.checkpoints import checkpoint_rows
-from pgstrata.probe.parse import parse_lines, postgres_rows, wait_rows
+from pgstrata.probe.parse import checkpoint_rows, parse_lines, postgres_rows, wait_rows
 from pgstrata.probe.start import POSTGRES, plan_host_probe, plan_postgres_probe, start_probes
 from pgstrata.record.schema import POSTGRES_COLUMNS
 from pgstrata.spec.stack import Postgres

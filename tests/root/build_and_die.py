@@ -9,7 +9,7 @@ from pathlib import Path
 
 from standing import context_in
 
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.existing import Existing

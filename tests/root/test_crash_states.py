@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from campaigning import clean, environment, nothing_left, reachable, run_in_fork
-from pgstrata.crash.minimise import without
 from pgstrata.crash.place_client import files
+from pgstrata.crash.reduction import without
 from pgstrata.record.crash import StateRecord
 
 DISK = Path(sys.executable).parent / "strata-disk"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4
@@ -16,8 +16,7 @@ from pgstrata.stack.block.lvm import RemoveVg
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import PlanContext, plan_stack
-from pgstrata.stack.safety import inspect_device
-from pgstrata.stack.signatures import list_signatures
+from pgstrata.stack.safety import inspect_device, list_signatures
 
 
 @pytest.mark.parametrize("ours", [True, False])

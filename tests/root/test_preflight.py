@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.existing import Existing

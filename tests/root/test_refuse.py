@@ -16,7 +16,7 @@ from superblocks import plant_dos, plant_md, plant_zfs
 from apart import apart
 from built import standing
 from pgstrata.errors import PreflightError
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import CommandFailed
 from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4
@@ -25,8 +25,7 @@ from pgstrata.stack.build import StepRunner, build
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import plan_stack
-from pgstrata.stack.safety import inspect_device, refuse_or_allow
-from pgstrata.stack.signatures import list_signatures
+from pgstrata.stack.safety import inspect_device, list_signatures, refuse_or_allow
 from pgstrata.stack.step import planned
 
 SIZE_BYTES = 128 * 2**20

@@ -17,12 +17,12 @@ import pytest
 from leavings import kernel_settings
 from loopback_sshd import SSHD, LoopbackSshd
 from pgstrata.errors import PreflightError
+from pgstrata.host.base import LocalHost
 from pgstrata.host.facts import gather
-from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, HostLost, command
 from pgstrata.host.ssh import SshHost
 from pgstrata.spec.hosts.ssh_target import SshTarget
-from pgstrata.stack.capabilities import known_capabilities, missing
+from pgstrata.stack.preflight import known_capabilities, missing
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="sshd is not installed: apt-get install openssh-server")
 

@@ -15,7 +15,7 @@ from standing import context_in, loop_stack
 from built import TESTS_IMPORTABLE, standing
 from leavings import kernel_settings
 from pgstrata.errors import PreflightError
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import CommandFailed, command
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.tmpfs import Tmpfs
@@ -24,7 +24,7 @@ from pgstrata.stack.build import build
 from pgstrata.stack.clean import Cleaned, clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import plan_stack
-from pgstrata.stack.signatures import list_signatures
+from pgstrata.stack.safety import list_signatures
 from pgstrata.stack.undo import RemovePath, StopProcesses, Unmount
 
 STEPS = [
@@ -132,7 +132,7 @@ def test_processes_end_before_their_filesystem_is_unmounted(host: LocalHost, tmp
 def test_a_busy_filesystem_is_reported_and_can_be_cleaned_later(
     host: LocalHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgstrata.stack.busy.BUSY_ATTEMPTS", 2)
+    monkeypatch.setattr("pgstrata.stack.undoing.BUSY_ATTEMPTS", 2)
     plan = plan_stack(Stack(name="x", data=Volume(fs=Tmpfs())), context_in(tmp_path))
     journal = Journal.create(host, "t1")
     build(host, plan, journal)

@@ -19,10 +19,10 @@ NAMES = sorted({model.name() for model in (*FILESYSTEMS, *LAYERS)} - {"dir", "im
 POOLS = {"zfs", "zvol"}
 """Two kinds over one pool."""
 
-REGISTRIES = {"spec/layers/registry.py", "stack/registry.py"}
+REGISTRIES = {"spec/layers/registry.py", "stack/__init__.py"}
 NO_LAYERS = {
     "spec/durability_class.py": "filesystems of others below a directory or a loop file, known to flush or not",
-    "host/facts/medium.py": "what a path of any machine lies on, in words",
+    "host/facts/block.py": "what a path of any machine lies on, in words",
     "host/facts/tools.py": "versions of programs, asked of a machine before a stack is known",
     "host/agent/occupancy.py": "filesystems of others that use a device, read from /proc and /sys",
     "host/agent/devices.py": "where any filesystem keeps copies of its superblock",
@@ -61,7 +61,7 @@ def _texts(tree: ast.Module) -> Iterator[str]:
 
 
 def _own(module: Path) -> set[str]:
-    """What a module may name: its own kind, which its name begins with (zfs.py, zfs_labels.py), and kinds of that."""
+    """What a module may name: its own kind, which its name begins with (zfs.py, zfs_status.py), and kinds of that."""
     in_layers = module.parent in (SOURCE / "spec/layers", SOURCE / "stack/fs", SOURCE / "stack/block")
     return (POOLS if module.stem.split("_")[0] in POOLS else {module.stem.split("_")[0]}) if in_layers else set()
 

@@ -19,8 +19,8 @@ from pgstrata.host.protocol import Host
 from pgstrata.postgres.binaries import Installation, discover
 from pgstrata.spec.printable import printable
 from pgstrata.spec.units import render_size
-from pgstrata.stack.capabilities import known_capabilities, missing
 from pgstrata.stack.disks import Disk, list_disks
+from pgstrata.stack.preflight import known_capabilities, missing
 
 DOCTOR_SCHEMA = "pgstrata.doctor/1"
 

@@ -17,8 +17,8 @@ from pgstrata.record.recorder import TrialRecorder
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.stack.block.media import call
 from pgstrata.stack.build import StepRunner
+from pgstrata.stack.journal import temporary_folder
 from pgstrata.stack.step import Step, planned
-from pgstrata.stack.temporary import temporary_folder
 from pgstrata.stack.undo import RemovePath
 from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.events import Tell

@@ -14,21 +14,24 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pgstrata.crash.cluster_servers import cluster_steps, start_cluster_steps
 from pgstrata.crash.event_log_archive import state_file
-from pgstrata.crash.faults import FAULTS, ledger_size, render_fault
 from pgstrata.crash.job import (
+    FAULTS,
     CrashPlaces,
     Portion,
     Seen,
     WorkerOutput,
     asked_of_amcheck,
+    base_backup,
     describe_states,
+    failover_steps,
     fitting_workers,
     has_amcheck,
+    ledger_size,
     plan_stages,
     plan_take_down,
     recorded_disks,
+    render_fault,
     undos_of_stages,
 )
 from pgstrata.crash.ledger import (
@@ -58,11 +61,11 @@ from pgstrata.record.schema import PlannedRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.crash_request import SHOWN, CrashRequest
 from pgstrata.stack.block.media import call, plan_serve, undos_of
-from pgstrata.stack.busy import again_while_busy
 from pgstrata.stack.step import PlannedCommand, Step, planned
+from pgstrata.stack.undoing import again_while_busy
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.program import Program, folder_steps, memory_steps, plan_built, standing_steps
-from pgstrata.trial.steps.admission import admission_steps
+from pgstrata.trial.steps.cluster import admission_steps, attest_cluster, join_steps, start_commands, start_servers
 from pgstrata.trial.steps.collect import run_outputs
 from pgstrata.trial.steps.load import fill_step
 from pgstrata.trial.steps.measure import load_failure, plan_load, prepare_folder
@@ -438,3 +441,46 @@ def judged(context: CrashContext, cut: int, seen: Seen) -> Judged:
     recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem, examined, seen.mended)
     asked = asked_of_amcheck(context.setup, deep=seen.deep)
     return judge_state(recovery, acknowledged_by(context.marks, cut), context.size, asked)
+
+
+BACKUP_TIMEOUT_S = 600.0
+
+
+def cluster_steps(setup: TrialSetup) -> tuple[Step, ...]:
+    """Steps from a primary with an empty ledger to a stopped cluster, with the program that brings up the remaining
+    servers."""
+    if setup.stack.topology is None:
+        return ()
+    return (
+        Step("stop the server", setup.server.planned(setup.server.plan_stop()), act=_stop_primary),
+        *join_steps(setup),
+        *_base_steps(setup),
+        *failover_steps(setup, CrashPlaces.of(setup)),
+    )
+
+
+def _base_steps(setup: TrialSetup) -> tuple[Step, ...]:
+    """Stores a base backup next to the archive, which cannot be restored without one."""
+    base = base_backup(setup.plan)
+    if base is None:
+        return ()
+    copy = planned("cp", "--archive", "--dereference", setup.plan.data_directory, base, timeout_s=BACKUP_TIMEOUT_S)
+    flush = planned("sync", "--file-system", base, timeout_s=BACKUP_TIMEOUT_S)
+    return (Step("base backup beside the archive", (copy, flush)),)
+
+
+def start_cluster_steps(setup: TrialSetup) -> tuple[Step, ...]:
+    """Starts the servers of a cluster and waits until its standbys follow."""
+    if setup.stack.topology is None:
+        return ()
+    return (Step("start the servers", start_commands(setup), act=_start_cluster),)
+
+
+def _stop_primary(context: TrialContext) -> None:
+    context.server.stop()
+
+
+def _start_cluster(context: TrialContext) -> None:
+    start_servers(context)
+    context.attest_server("built")
+    attest_cluster(context, "built")

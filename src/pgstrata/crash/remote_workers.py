@@ -37,18 +37,17 @@ from pgstrata.crash.program import Batch, ChosenState, CrashContext, take_told
 from pgstrata.crash.script import Script
 from pgstrata.errors import PgstrataError, PreflightError, TrialError
 from pgstrata.host.agent_schema import parsed
+from pgstrata.host.base import LocalHost
 from pgstrata.host.capabilities import NODES, node_problem
-from pgstrata.host.local import LocalHost
-from pgstrata.host.locked import locked
+from pgstrata.host.delivery import locked
 from pgstrata.host.protocol import Host, command, marked
 from pgstrata.spec.model import Model
 from pgstrata.stack.block.media import call, plan_serve, undos_of
-from pgstrata.stack.capabilities import missing, required_for
 from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import journaled
+from pgstrata.stack.journal import journaled, temporary_folder
+from pgstrata.stack.preflight import missing, required_for
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Step, planned
-from pgstrata.stack.temporary import temporary_folder
 from pgstrata.stack.undo import OURS, RemovePath, StopProcesses
 from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.events import Notice, Tell

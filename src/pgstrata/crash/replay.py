@@ -1,7 +1,9 @@
 """Recreates a recorded state on disks in memory, and leaves it mounted until `pgstrata clean`.
 
 The mount is an overlay over the event log: changes never reach the record. The digest of its content is compared with
-that of the record before anything is attached.
+that of the record before anything is attached. A state from someone else is refused unless allowed, as its database
+would run its author's settings, libraries and functions here. Nothing in a record proves who made it: it counts as
+one's own if it was recorded on this machine, lies in a directory, and belongs to a user who may become root anyway.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import os
 import shlex
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,19 +34,17 @@ from pgstrata.crash.job import (
 )
 from pgstrata.crash.named_state import NamedState
 from pgstrata.crash.program import parse_states
-from pgstrata.crash.provenance import why_strange
 from pgstrata.crash.script import SCRIPTS
 from pgstrata.errors import PreflightError, TrialError, UsageError, writing
-from pgstrata.host.delivery import deliver
+from pgstrata.host.base import LocalHost
+from pgstrata.host.delivery import deliver, trusted
 from pgstrata.host.facts.gather import machine_id
-from pgstrata.host.local import LocalHost
-from pgstrata.host.ownership import trusted
 from pgstrata.host.protocol import Host, marked
 from pgstrata.postgres.server import SUPERUSER
 from pgstrata.record.bundle import add_members, write_record
 from pgstrata.record.cluster import ARCHIVE
 from pgstrata.record.redact import MACHINE_ID
-from pgstrata.record.source import Source
+from pgstrata.record.source import FolderSource, Source
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.cluster_crash import nodes_in_memory
 from pgstrata.spec.crash import LEDGER
@@ -53,17 +53,15 @@ from pgstrata.spec.stack import PRIMARY, Volume
 from pgstrata.spec.units import render_size
 from pgstrata.stack.block.media import call, plan_serve, recorded_disk, undos_of
 from pgstrata.stack.build import build
-from pgstrata.stack.free_space import LEAST_FREE_SHARE
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, temporary_folder
 from pgstrata.stack.plan import StackPlan, plan_folders, plan_stack
+from pgstrata.stack.sizing import LEAST_FREE_SHARE
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import OnHost, PlannedCommand, Step, planned
-from pgstrata.stack.temporary import temporary_folder
 from pgstrata.stack.undo import RemovePath, StopProcesses, Undo, Unmount
 from pgstrata.trial.context import TrialSetup, trial_directory
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.survey.host_survey import Site
-from pgstrata.trial.survey.scratch import check_scratch, make_scratch
+from pgstrata.trial.survey.host_survey import Site, check_scratch, make_scratch
 from pgstrata.trial.survey.survey import open_site, survey
 
 TIMEOUT_S = 1800.0
@@ -406,3 +404,42 @@ def write_state(named: NamedState, out: Path, made: Mapping[str, bytes]) -> None
 def refuse_existing(file: Path) -> None:
     if file.exists():
         raise UsageError(f"{file} is there already", hint="remove it, or name another file")
+
+
+def why_strange(named: NamedState, machines: Collection[str], uids: Collection[int]) -> str:
+    """Reason why a state may come from someone else; empty if it was recorded on one of these machines, in files of
+    these users."""
+    source = named.data.source
+    if not isinstance(source, FolderSource):
+        return "it comes in a file"
+    facts = named.trial.facts
+    if facts is None or facts.checked.get(MACHINE_ID) not in machines:
+        return "it was recorded on another machine"
+    folder = named.trial.folder
+    planned = f"{folder}/planned.json"
+    for name in ("", "campaign.json", folder, planned, f"{folder}/durability.json", named.log, named.file):
+        path = Path(source.root) / name
+        if (uid := os.lstat(path).st_uid) not in uids:
+            return f"{path} belongs to user {uid}"
+    return ""
+
+
+def refuse_to_run(named: NamedState, strange: str, user: str) -> None:
+    """Raises PreflightError if a server would be started on someone else's state."""
+    if strange:
+        raise PreflightError(
+            f"{named.title} may be somebody else's: {strange}; to make it smaller a server is started on it, which "
+            f"runs as {user} what its author put into its settings, libraries and functions",
+            hint="--trust, if you trust whoever made it; on a machine of its own: --host lab",
+        )
+
+
+def refuse_to_mount(named: NamedState, strange: str) -> None:
+    """Raises PreflightError for someone else's pool, which defines its own mount points."""
+    pools = [v.fs.kind for v in named.planned.stack.volumes.values() if v.fs.pools_disks]
+    if strange and pools:
+        raise PreflightError(
+            f"{named.title} may be somebody else's: {strange}; its {pools[0]} pool is mounted where its author said, "
+            "over whatever is there",
+            hint="--trust, if you trust whoever made it; on a machine of its own: --host lab",
+        )

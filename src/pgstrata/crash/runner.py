@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from pgstrata.crash.cluster_program import ClusterContext, cluster_program, summarise_failures
 from pgstrata.crash.event_log_archive import CHOICES, MIB, keep_log_step, state_file
 from pgstrata.crash.job import CrashPlaces, fitting_workers, has_amcheck
 from pgstrata.crash.program import (
@@ -236,3 +237,27 @@ def _looked_at(context: CrashContext) -> int:
 
 def _left(deadline_s: float | None) -> float | None:
     return None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+
+
+@dataclass
+class ClusterRunner(CrashRunner):
+    """Runs crash trials of clusters at one site."""
+
+    def program(self, trial: Trial) -> Program:
+        return cluster_program(self.site, trial, self.request)
+
+    def context(
+        self, program: Program, recorder: TrialRecorder, executor: Executor, bindings: dict[str, str]
+    ) -> ClusterContext:
+        return ClusterContext(program.setup, recorder, executor, bindings, request=self.request)
+
+    def look(self, program: Program, runner: StepRunner, context: CrashContext) -> None:
+        """Does nothing: the program's own steps carried out all checks."""
+        assert isinstance(context, ClusterContext)
+        assert context.cluster is not None
+        told = CrashRecord(
+            stack=program.setup.stack.name, seed=program.setup.trial.workload_seed, amcheck=has_amcheck(program.setup),
+            transactions=max((failure.acknowledged for failure in context.carried_out), default=0),
+            request=self.request,
+        )  # fmt: skip
+        context.recorder.write("durability.json", summarise_failures(told, context.carried_out, context.cluster))

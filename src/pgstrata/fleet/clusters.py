@@ -16,8 +16,7 @@ from pgstrata.fleet.unpickling import refused_unpickling
 from pgstrata.host.ssh import connect
 from pgstrata.spec.dask_cluster import DaskCluster, ssh_address
 from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
-from pgstrata.stack.journal import journaled
-from pgstrata.stack.temporary import temporary_folder
+from pgstrata.stack.journal import journaled, temporary_folder
 from pgstrata.stack.undo import RemovePath
 
 if TYPE_CHECKING:

@@ -1,18 +1,20 @@
-"""A host in front of an agent: turns the protocol's calls into the agent's operations, near or far."""
+"""A host in front of an agent: turns the protocol's calls into the agent's operations, near (this machine) or far."""
 
 from __future__ import annotations
 
 import errno
+import os
 import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pgstrata.errors import PgstrataError, PreflightError, writing
 from pgstrata.host.agent.files import CHUNK_BYTES
+from pgstrata.host.agent.operations import Agent
 from pgstrata.host.agent.processes import MARKER
 from pgstrata.host.agent.wire import AgentError
 from pgstrata.host.protocol import (
@@ -358,3 +360,28 @@ class AgentHost(ABC):
 
     def close(self) -> None:
         self._call("close")
+
+
+class LocalHost(AgentHost):
+    """Calls the agent in this process. `state_directory` overrides where locks and the journal live; `name` is what a
+    campaign on several hosts calls this machine."""
+
+    def __init__(self, *, state_directory: str | None = None, name: str = "local") -> None:
+        super().__init__(name)
+        self._agent = Agent(state_directory, lambda: self._waiting())
+
+    def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
+        try:
+            return getattr(self._agent, operation)(**arguments)
+        except AgentError as error:
+            raise refuse(self._name, error) from None
+
+
+def become(argv: Sequence[str]) -> NoReturn:
+    """Replaces this process; PreflightError when the program is not there."""
+    try:
+        os.execvp(argv[0], list(argv))
+    except OSError as error:
+        raise PreflightError(
+            f"cannot start {argv[0]}: {error.strerror}", hint=f"install {argv[0]}, or see to the PATH"
+        ) from error

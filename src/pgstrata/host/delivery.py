@@ -1,18 +1,26 @@
-"""Places of strata-disk: beside the Python that runs pgstrata, with the system, or sent to the host from here."""
+"""Places of strata-disk: beside the Python that runs pgstrata, with the system, or sent to the host from here.
+
+Also the conditions for that: users who may change what lies in a folder (root neither writes nor runs anything where
+others can), and an advisory lock of a host that is waited for.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import platform
 import secrets
+import stat
 import sys
-from dataclasses import replace
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import PROGRAM_DIRECTORIES, program_path
-from pgstrata.host.protocol import Command, Host, command, marked, unmarked
+from pgstrata.host.protocol import Command, FileStatus, Host, command, marked, unmarked
 from pgstrata.spec.layers.media import Timed
 
 PROGRAM = "strata-disk"
@@ -103,3 +111,66 @@ def _sent_folder() -> str:
 def _digest() -> str:
     """Names the program that is sent: two versions of pgstrata do not meet on a host."""
     return hashlib.sha256(OWN.read_bytes()).hexdigest()[:16]
+
+
+PAUSE_S = 0.05
+
+
+@contextmanager
+def locked(
+    host: Host, name: str, payload: str, *, what: str, wait_s: float, pause_s: float = PAUSE_S
+) -> Iterator[None]:
+    """Hold a lock, which others may keep for `wait_s`; PreflightError, with its holder, if it is not free by then."""
+    deadline_s = time.monotonic() + wait_s
+    while (holder := host.try_lock(name, payload)) is not None:
+        if time.monotonic() > deadline_s:
+            raise PreflightError(f"{what} on {host.name} are locked by another pgstrata: {holder}")
+        host.pause(pause_s)
+    try:
+        yield
+    finally:
+        host.unlock(name)
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """Users and groups who may change the folders: root, and who became root by sudo on this machine."""
+
+    uids: frozenset[int] = frozenset({0})
+    gids: frozenset[int] = frozenset({0})
+
+
+def trusted(host: Host, environment: Mapping[str, str]) -> Trusted:
+    """For a host: what sudo says of this machine holds for no other."""
+    uid, gid = environment.get("SUDO_UID", ""), environment.get("SUDO_GID", "")
+    if host.name != "local" or not (uid.isdecimal() and gid.isdecimal()):
+        return Trusted()
+    return Trusted(frozenset({0, int(uid)}), frozenset({0, int(gid)}))
+
+
+def folder_problem(status: FileStatus, who: Trusted) -> str:
+    """Reason why others can change what lies in a folder; empty when they cannot.
+
+    In a folder with the sticky bit (/var/tmp) everybody may write, but nobody may touch what is another's.
+    """
+    if status.kind != "directory":
+        return "is no folder"
+    if status.uid not in who.uids:
+        return f"belongs to user {status.uid}"
+    if status.mode & stat.S_ISVTX:
+        return ""
+    if status.mode & stat.S_IWOTH:
+        return "can be written to by everybody"
+    if status.mode & stat.S_IWGRP and status.gid not in who.gids:
+        return f"can be written to by group {status.gid}"
+    return ""
+
+
+def folder_problems(host: Host, folder: str, who: Trusted) -> Iterator[tuple[str, str]]:
+    """Yield each folder that others can change, and how: of a folder and those above it, from the root. Missing ones
+    have no problem."""
+    for one in (*reversed(PurePosixPath(folder).parents), PurePosixPath(folder)):
+        status = host.status(str(one), follow=False)
+        problem = folder_problem(status, who) if status is not None else ""
+        if problem:
+            yield str(one), problem

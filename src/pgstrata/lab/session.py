@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from pgstrata.errors import PreflightError
+from pgstrata.host.base import LocalHost
 from pgstrata.host.facts.system import read_memory
-from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host, Waiting
 from pgstrata.host.ssh import SshHost
 from pgstrata.lab import machines

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 
 from pgstrata.errors import NotUnderstood, PreflightError, parser_of
-from pgstrata.host.locked import locked
+from pgstrata.host.delivery import locked
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import cache_directory
 

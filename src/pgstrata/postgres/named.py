@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.ownership import Trusted, folder_problems, trusted
+from pgstrata.host.delivery import Trusted, folder_problems, trusted
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import SERVER_PROGRAMS, Installation, ask, parse_version, with_clients
 from pgstrata.postgres.user import open_to_all

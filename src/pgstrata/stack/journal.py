@@ -8,14 +8,19 @@ leaves a running trial alone, and undoes one whose owner was killed or lost with
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import shlex
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import Host
 from pgstrata.stack.undo import OURS, RemovePath, StopProcesses, Undo, is_ours
 from pgstrata.stack.undoing import parse_undo, run_undo
@@ -226,3 +231,13 @@ def parse_journal(text: str) -> JournalEntries:
         return JournalEntries(boot, tuple(parse_undo(line) for line in lines[1:] if line))
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
         raise PgstrataError(f"the undo journal cannot be read: {error}", hint=HINT) from None
+
+
+@contextmanager
+def temporary_folder(purpose: str) -> Iterator[Path]:
+    """A private folder in TMPDIR, journaled before it is made and removed in the end."""
+    name = f"{purpose}-{secrets.token_hex(6)}"
+    folder = Path(tempfile.gettempdir(), f"{OURS}{name}")
+    with closing(LocalHost()) as here, journaled(here, name, RemovePath(path=str(folder), uid=os.geteuid())):
+        folder.mkdir(mode=0o700)
+        yield folder

@@ -2,22 +2,25 @@
 
 A volume is planned from the bottom up. A device provides block devices (`Below`), a block layer takes them and provides
 its own, a filesystem takes them and provides a mount point. Each returns the steps that build it and the checks that
-read it back. Adding a kind takes one module with its object and one line in `registry.py`.
+read it back. Adding a kind takes one module with its object and its name in `stack/__init__.py`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability
+from pgstrata.host.facts.system import read_kernel_release
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
-from pgstrata.stack.disk_counts import CountedDisks
-from pgstrata.stack.free_space import Wanted
+from pgstrata.spec.units import render_size
+from pgstrata.stack.disk_counters import CountedDisks
 from pgstrata.stack.place import Place
+from pgstrata.stack.sizing import Wanted
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Argument, Attested, Step
 from pgstrata.stack.tuning.setting import IN_EFFECT
@@ -198,3 +201,19 @@ def plan_layer(layer: BlockLayer, below: Below, place: Place) -> PlannedLayer:
 def plan_filesystem(fs: Filesystem, below: Below, place: Place) -> PlannedFilesystem:
     """Plan a filesystem over `below` (empty if it takes no device)."""
     return FILESYSTEMS[fs.kind].plan(fs, below, place)
+
+
+def release_problem(host: Host, what: str, first: tuple[int, int]) -> str:
+    """Return why this kernel lacks `what`, which came with `first`; empty when it has it."""
+    release = read_kernel_release(host) or ""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) >= first:
+        return ""
+    return f"{what} needs Linux {first[0]}.{first[1]}, this is {release or 'unknown'}"
+
+
+def block_size_problem(host: Host, kind: str, block_bytes: int | None, first: tuple[int, int]) -> str:
+    """Return why this kernel lacks such blocks; `first` is the first kernel with blocks larger than a page."""
+    if block_bytes is None or block_bytes <= int(host.run(command("getconf", "PAGE_SIZE")).stdout):
+        return ""
+    return release_problem(host, f"{kind} with blocks of {render_size(block_bytes)}, larger than a page,", first)

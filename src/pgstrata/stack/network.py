@@ -28,8 +28,7 @@ from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.stack import Network, Stack
 from pgstrata.stack import round_trip
 from pgstrata.stack.kind import Check
-from pgstrata.stack.preconditions import FreePath
-from pgstrata.stack.step import Attested, PlannedCommand, Step, planned, told
+from pgstrata.stack.step import Attested, FreePath, PlannedCommand, Step, planned, told
 from pgstrata.stack.undo import RemovePath, Unmount
 
 DRIVER = "driver"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pgstrata.host.facts.modelled import ModelledDisk
 from pgstrata.host.protocol import Command
 from pgstrata.spec.stack import Kernel, Node, Queue, Stack, Volume
-from pgstrata.stack.disk_counts import CountedDisks
+from pgstrata.stack.disk_counters import CountedDisks
 from pgstrata.stack.kind import (
     FILESYSTEMS,
     Below,
@@ -26,9 +26,8 @@ from pgstrata.stack.kind import (
 )
 from pgstrata.stack.network import Attachment, PlannedNetwork, plan_network
 from pgstrata.stack.place import Place
-from pgstrata.stack.preconditions import FreePath
 from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, Step, planned, resolve
+from pgstrata.stack.step import Argument, FreePath, Step, planned, resolve
 from pgstrata.stack.tuning.kernel import plan_kernel
 from pgstrata.stack.undo import RemovePath
 

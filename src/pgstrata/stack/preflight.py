@@ -8,17 +8,25 @@ from functools import cache, partial
 from types import MappingProxyType
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.capabilities import WRITABLE, refused_write
+from pgstrata.host.capabilities import (
+    FIRST,
+    LAST,
+    QUEUE_SETTINGS,
+    WRITABLE,
+    Capability,
+    Missing,
+    lacking_of,
+    refused_write,
+)
 from pgstrata.host.facts.system import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.stack import sizing
-from pgstrata.stack.capabilities import missing, required_for
+from pgstrata.stack import network, sizing
 from pgstrata.stack.disks import allow_or_list
-from pgstrata.stack.free_space import Wanted, require_free, require_memory, require_size
-from pgstrata.stack.kind import FILESYSTEMS
-from pgstrata.stack.tuning import overcommit
+from pgstrata.stack.kind import DEVICES, FILESYSTEMS, LAYERS, AnyKind
+from pgstrata.stack.sizing import Wanted, require_free, require_memory, require_size
+from pgstrata.stack.tuning import setting
 from pgstrata.stack.tuning.kernel import TRANSPARENT_HUGEPAGE, sysctl_path
 from pgstrata.stack.tuning.setting import read_setting
 from pgstrata.stack.tuning.shared_settings import refuse_held
@@ -193,7 +201,7 @@ def _check_held(host: Host, stack: Stack) -> None:
 def _check_overcommit(host: Host, stack: Stack) -> None:
     """vm.overcommit_memory=2 would leave room for what is committed now, and the server."""
     sysctl = stack.kernel.sysctl
-    if sysctl.get("vm.overcommit_memory") != overcommit.STRICT:
+    if sysctl.get("vm.overcommit_memory") != setting.STRICT:
         return
     meminfo = parse_meminfo(host.read_text("/proc/meminfo"))
     ratio = sysctl.get("vm.overcommit_ratio") or read_setting(host, "/proc/sys/vm/overcommit_ratio")
@@ -201,9 +209,44 @@ def _check_overcommit(host: Host, stack: Stack) -> None:
     if kbytes is None:  # setting a ratio turns the other off
         ratio_given = "vm.overcommit_ratio" in sysctl
         kbytes = "0" if ratio_given else read_setting(host, "/proc/sys/vm/overcommit_kbytes")
-    limit = overcommit.commit_limit_bytes(meminfo, ratio=int(ratio), kbytes=int(kbytes))
-    problem = overcommit.room_problem(limit, meminfo["Committed_AS"], sizing.shared_buffers_bytes(stack))
+    limit = setting.commit_limit_bytes(meminfo, ratio=int(ratio), kbytes=int(kbytes))
+    problem = setting.room_problem(limit, meminfo["Committed_AS"], sizing.shared_buffers_bytes(stack))
     if problem:
         raise PreflightError(
-            f"vm.overcommit_memory=2 of stack {stack.name} is refused on {host.name}: {problem}", hint=overcommit.HINT
+            f"vm.overcommit_memory=2 of stack {stack.name} is refused on {host.name}: {problem}", hint=setting.HINT
         )
+
+
+def known_capabilities() -> dict[str, Capability]:
+    """Return all capabilities by name, in report order."""
+    kinds: tuple[AnyKind, ...] = (*DEVICES.values(), *LAYERS.values(), *FILESYSTEMS.values())
+    of_kinds = (capability for kind in kinds for capability in kind.capabilities)
+    return {capability.name: capability for capability in (*FIRST, *of_kinds, *network.CAPABILITIES, *LAST)}
+
+
+def missing(host: Host, names: Iterable[str]) -> tuple[Missing, ...]:
+    """Return the named capabilities that the host lacks."""
+    known = known_capabilities()
+    return lacking_of(host, [known[name] for name in dict.fromkeys(names)])
+
+
+def required_for(stack: Stack) -> tuple[str, ...]:
+    """Return the capabilities needed to build a stack, in build order. Pure."""
+    names: list[str] = [*network.capabilities_of(stack)]
+    for volume in stack.volumes.values():
+        names += _volume_needs(volume)
+    kernel = stack.kernel
+    queue = kernel.queue != type(kernel.queue)()
+    if kernel.sysctl or kernel.transparent_hugepage or queue:
+        names.insert(0, "root")
+    if queue:
+        names.append(QUEUE_SETTINGS)
+    return tuple(dict.fromkeys(names))
+
+
+def _volume_needs(volume: Volume) -> list[str]:
+    if not volume.fs.capabilities:
+        return []
+    devices = [device.capability for device in volume.devices]
+    layers = [name for layer in volume.layers for name in layer.capabilities]
+    return ["root", *devices, *layers, *volume.fs.capabilities]

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from pgstrata.host.protocol import DEFAULT_TIMEOUT_S, Command, Host
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import DEFAULT_TIMEOUT_S, Command, Host, command
 from pgstrata.stack.undo import Undo
 
 
@@ -208,3 +209,41 @@ def told(what: str, actual: str) -> Attested:
 def compare_or_record(what: str, asked: object | None, actual: object) -> Attested:
     """Compare a property with its configuration; only record it when `asked` is None."""
     return told(what, str(actual)) if asked is None else Attested(what, str(asked), str(actual))
+
+
+@dataclass(frozen=True)
+class FreeName:
+    """Nothing has that name yet: `ask` fails, which succeeds when something has."""
+
+    what: str
+    name: str
+    ask: tuple[str, ...]
+
+    @property
+    def told(self) -> str:
+        return f"refuse when there is a {self.what} {self.name} already"
+
+    def require(self, host: Host, bindings: Mapping[str, str]) -> None:
+        if host.run(command(*self.ask), check=False).exit_code == 0:
+            raise _taken(host, self.what, self.name)
+
+
+@dataclass(frozen=True)
+class FreePath:
+    """Requires that there is nothing called `path`, not even a link that leads nowhere."""
+
+    path: str
+    what: str = "folder"
+
+    @property
+    def told(self) -> str:
+        return f"refuse when {self.path} is there already"
+
+    def require(self, host: Host, bindings: Mapping[str, str]) -> None:
+        if host.status(self.path, follow=False) is not None:
+            raise _taken(host, self.what, self.path)
+
+
+def _taken(host: Host, what: str, name: str) -> TrialError:
+    """The undo of the step would remove what somebody else has under that name."""
+    return TrialError(f"{what} {name} is there already on {host.name}, and this trial did not make it")

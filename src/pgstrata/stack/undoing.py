@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,36 @@ from typing import Any
 from pgstrata.errors import PgstrataError
 from pgstrata.host.protocol import Command, CommandFailed, Completed, Host, OpenDevice, command
 from pgstrata.stack import undo as kinds
-from pgstrata.stack.busy import run_while_busy
 from pgstrata.stack.mounts import mount_at
-from pgstrata.stack.safety import NO_FORMAT, find_again, opened, zero
-from pgstrata.stack.signatures import LABEL, Signature, list_signatures
+from pgstrata.stack.safety import LABEL, NO_FORMAT, Signature, find_again, list_signatures, opened, zero
 from pgstrata.stack.tuning.shared_settings import give_back
+
+BUSY_ATTEMPTS = 60
+BUSY_PAUSE_S = 0.5
+
+_SAYS_BUSY = ("busy", "in use by the system", "exclusively")
+"""mount, umount, mdadm and most mkfs print the text of EBUSY; mke2fs and pvcreate have words of their own."""
+
+
+def again_while_busy(ended: Completed, again: Callable[[], Completed]) -> Completed:
+    """Try a command again while it says that something is busy, for half a minute at most; return how it ends."""
+    for _ in range(BUSY_ATTEMPTS - 1):
+        if ended.exit_code == 0 or not any(words in ended.stderr for words in _SAYS_BUSY):
+            break
+        time.sleep(BUSY_PAUSE_S)
+        ended = again()
+    return ended
+
+
+def run_while_busy(host: Host, command: Command) -> Completed:
+    """Run a command, again while it says that something is busy; return how it ends. The record has its first run."""
+
+    def again() -> Completed:
+        with host.looking():
+            return host.run(command, check=False)
+
+    return again_while_busy(host.run(command, check=False), again)
+
 
 BY_HAND = "the journal was changed: undo by hand what it names, and remove it"
 

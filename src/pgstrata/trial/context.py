@@ -10,9 +10,7 @@ from dataclasses import dataclass, field, replace
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host, Process
 from pgstrata.postgres.database import Prewarmed
-from pgstrata.postgres.pgbouncer import PgBouncer
-from pgstrata.postgres.pgpool import Pgpool
-from pgstrata.postgres.pooler import Pooler, Sent
+from pgstrata.postgres.pooler import PgBouncer, Pgpool, Pooler, Sent
 from pgstrata.postgres.server import Listening, Server, ServerDirectories
 from pgstrata.postgres.standby import PRIMARY_PASSFILE, render_access
 from pgstrata.probe.acknowledged import Acknowledgements

@@ -25,7 +25,7 @@ from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import HostInterruption, Interruption
 from pgstrata.trial.runner import PerformanceRunner
-from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.host_survey import Site, check_scratch
 from pgstrata.trial.survey.media_range import deliver_media, with_media_range
 from pgstrata.trial.survey.medium import record_baseline
 from pgstrata.trial.survey.preflight import (
@@ -37,7 +37,6 @@ from pgstrata.trial.survey.preflight import (
     require_some,
 )
 from pgstrata.trial.survey.remote_nodes import add_remote_nodes, far_notices, run_preflights
-from pgstrata.trial.survey.scratch import check_scratch
 from pgstrata.trial.survey.side_by_side import choose_slices
 from pgstrata.trial.survey.survey import open_site, survey
 from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors

@@ -14,8 +14,7 @@ from pgstrata.spec.campaign import Trial
 from pgstrata.spec.stack import Kernel, Stack
 from pgstrata.stack.kind import Check
 from pgstrata.stack.plan import StackPlan, plan_stack
-from pgstrata.stack.preconditions import FreePath
-from pgstrata.stack.step import Step
+from pgstrata.stack.step import FreePath, Step
 from pgstrata.stack.tuning.kernel import plan_kernel
 from pgstrata.stack.undo import RemovePath, RemoveServerMemory
 from pgstrata.trial.context import TrialContext, TrialSetup, trial_directory

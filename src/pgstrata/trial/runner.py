@@ -21,15 +21,13 @@ from pgstrata.trial.context import TrialContext
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.outcome import TrialOutcome, exclude_cut
+from pgstrata.trial.outcome import TrialOutcome, Turns, exclude_cut, take_turns
 from pgstrata.trial.program import Program, make_program, undo_name
 from pgstrata.trial.standing import report_left, standing
 from pgstrata.trial.steps.collect import fetch_server_log, rescue_outputs
 from pgstrata.trial.steps.load import GoldenChanged, Present
-from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.host_survey import Site, make_scratch
 from pgstrata.trial.survey.medium import record_check
-from pgstrata.trial.survey.scratch import make_scratch
-from pgstrata.trial.turns import Turns, take_turns
 
 
 @dataclass(frozen=True)

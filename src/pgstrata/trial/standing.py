@@ -11,8 +11,7 @@ from pgstrata.stack.journal import Journal, journaled
 from pgstrata.stack.undo import StopProcesses
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.executor import Executor
-from pgstrata.trial.survey.host_survey import Site
-from pgstrata.trial.survey.scratch import make_scratch
+from pgstrata.trial.survey.host_survey import Site, make_scratch
 from pgstrata.trial.undo_errors import note_undo_errors
 
 

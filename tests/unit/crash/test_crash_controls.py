@@ -14,7 +14,7 @@ import crash_controls
 import pytest
 from crash_controls import Control, Outcome, outcome, problem, results, settled, without_unmountable
 
-from pgstrata.crash.faults import FAULTS
+from pgstrata.crash.job import FAULTS
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
 from pgstrata.record.crash import CrashRecord, StateRecord, StateVerdict
 from pgstrata.spec.crash_request import CrashRequest

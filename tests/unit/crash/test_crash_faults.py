@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from pgstrata.crash.faults import FAULTS, REFUSED_ACCOUNTS, ledger_size, render_fault
+from pgstrata.crash.job import FAULTS, REFUSED_ACCOUNTS, ledger_size, render_fault
 from pgstrata.crash.ledger import LedgerSize
 from pgstrata.crash.ledger_client import fill
 from pgstrata.crash.script import TPCB_LIKE

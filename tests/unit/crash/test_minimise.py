@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.crash.minimise import (
+from pgstrata.crash.reduction import (
     ChangedBlocks,
     Lost,
     LostRun,

@@ -12,8 +12,14 @@ from test_named_state import line, recorded
 
 from fake_host import FakeHost
 from pgstrata.crash.named_state import NamedState, named_state
-from pgstrata.crash.provenance import refuse_to_mount, refuse_to_run, why_strange
-from pgstrata.crash.replay import refuse_large, replay_campaign, write_state
+from pgstrata.crash.replay import (
+    refuse_large,
+    refuse_to_mount,
+    refuse_to_run,
+    replay_campaign,
+    why_strange,
+    write_state,
+)
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.host.protocol import Space
 from pgstrata.record.reader import read

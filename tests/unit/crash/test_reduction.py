@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgstrata.crash.job import Seen
-from pgstrata.crash.minimise import LostRun
-from pgstrata.crash.reduction import Patience, Reduction, failing_state, parts_of, same_way
+from pgstrata.crash.reduction import LostRun, Patience, Reduction, failing_state, parts_of, same_way
 from pgstrata.record.crash import StateRecord, StateVerdict
 from pgstrata.trial.events import Notice
 

@@ -9,7 +9,7 @@ from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata.stack.block.lvm import RemoveVg
 from pgstrata.stack.block.md import StopMd
 from pgstrata.stack.fs.nfs import Unexport
-from pgstrata.stack.fs.zfs_labels import DestroyPool
+from pgstrata.stack.fs.zfs_status import DestroyPool
 from pgstrata.stack.plan import PlanContext, VolumePlan, plan_stack
 from pgstrata.stack.secret_key import KEY_BYTES, KNOWN_KEY
 from pgstrata.stack.undo import Unmount

@@ -20,9 +20,8 @@ from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.block.loop import ATTACHABLE
-from pgstrata.stack.capabilities import known_capabilities, missing, required_for
 from pgstrata.stack.network import CLUSTER
-from pgstrata.stack.preflight import unsupported_on
+from pgstrata.stack.preflight import known_capabilities, missing, required_for, unsupported_on
 
 OS = {
     "debian": "ID=debian\nVERSION_ID=12\n",

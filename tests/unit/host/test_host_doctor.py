@@ -13,11 +13,11 @@ from pgstrata.cli.diagnosis import Diagnosis, print_diagnosis, render_json
 from pgstrata.cli.verbs.doctor import run_doctor
 from pgstrata.errors import ExitCode
 from pgstrata.host.advice import Advice
+from pgstrata.host.base import LocalHost
 from pgstrata.host.capabilities import Missing
 from pgstrata.host.facts import Facts
-from pgstrata.host.local import LocalHost
-from pgstrata.stack.capabilities import known_capabilities
 from pgstrata.stack.disks import Disk
+from pgstrata.stack.preflight import known_capabilities
 
 LACKS = (
     Missing("fs.zfs", "build zfs pools", "zpool is not installed", "apt-get install zfsutils-linux", ()),

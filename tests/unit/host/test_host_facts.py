@@ -8,6 +8,7 @@ import pytest
 
 from fake_host import FakeHost, completed
 from pgstrata.host import facts
+from pgstrata.host.base import LocalHost
 from pgstrata.host.facts.activity import (
     Server,
     parse_load,
@@ -17,7 +18,7 @@ from pgstrata.host.facts.activity import (
     render_busy,
     render_servers,
 )
-from pgstrata.host.facts.block import Mount, parse_findmnt, parse_lsblk
+from pgstrata.host.facts.block import Mount, parse_findmnt, parse_lsblk, parse_parents, render_device
 from pgstrata.host.facts.cpu import (
     parse_lscpu,
     read_energy_preferences,
@@ -27,7 +28,6 @@ from pgstrata.host.facts.cpu import (
     read_virtualisation,
 )
 from pgstrata.host.facts.gather import read_machine_id
-from pgstrata.host.facts.medium import parse_parents, render_device
 from pgstrata.host.facts.system import parse_choice, parse_command_line, parse_meminfo, parse_os_release
 from pgstrata.host.facts.tools import (
     BY_NAME,
@@ -40,7 +40,6 @@ from pgstrata.host.facts.tools import (
     raid_available,
     read_tool,
 )
-from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Busy, Completed
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "host"

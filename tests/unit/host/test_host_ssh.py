@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.host.ssh import connect, explain
 from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
 

@@ -11,6 +11,13 @@ from pydantic import ValidationError
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.delivery import OWN
+from pgstrata.lab.image import (
+    Source,
+    choose_sources,
+    parse_apt_config,
+    parse_deb822_sources,
+    parse_one_line_sources,
+)
 from pgstrata.lab.initrd import (
     Entry,
     directory,
@@ -20,13 +27,6 @@ from pgstrata.lab.initrd import (
     render_cpio,
     render_seed,
     with_parents,
-)
-from pgstrata.lab.mirror import (
-    Source,
-    choose_sources,
-    parse_apt_config,
-    parse_deb822_sources,
-    parse_one_line_sources,
 )
 from pgstrata.lab.qemu import Boot, DataDisk, MachineSpec, render_qemu
 from pgstrata.lab.recipe import Recipe

@@ -6,7 +6,7 @@ import pytest
 
 from fake_host import FakeHost
 from pgstrata.postgres.binaries import Installation
-from pgstrata.postgres.pgbouncer import PgBouncer
+from pgstrata.postgres.pooler import PgBouncer
 from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.stack.network import Link
 

@@ -7,8 +7,7 @@ import pytest
 from fake_host import FakeHost
 from pgstrata.errors import NotUnderstood
 from pgstrata.postgres.binaries import Installation
-from pgstrata.postgres.pgpool import Pgpool
-from pgstrata.postgres.pooler import Sent
+from pgstrata.postgres.pooler import Pgpool, Sent
 from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.standby import password_of, render_passfile
 from pgstrata.stack.network import Link

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.probe.checkpoints import checkpoint_rows
+from pgstrata.probe.parse import checkpoint_rows
 from pgstrata.record.schema import CHECKPOINT_COLUMNS
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "postgres_log"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.host.protocol import Completed
-from pgstrata.stack import busy
-from pgstrata.stack.busy import BUSY_ATTEMPTS, again_while_busy
+from pgstrata.stack import undoing
+from pgstrata.stack.undoing import BUSY_ATTEMPTS, again_while_busy
 
 DONE = Completed(("umount", "/m"), 0, "", "", 0.0)
 BUSY = Completed(("umount", "/m"), 32, "", "umount: /m: target is busy.", 0.0)
@@ -26,7 +26,7 @@ OTHER = Completed(("umount", "/m"), 32, "", "umount: /m: not mounted.", 0.0)
 def test_it_is_tried_until_it_is_not_busy(
     ends: list[Completed], last: Completed, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(busy, "BUSY_PAUSE_S", 0.0)
+    monkeypatch.setattr(undoing, "BUSY_PAUSE_S", 0.0)
     left = iter(ends)
     made = []
 

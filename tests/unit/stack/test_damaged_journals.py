@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.stack.clean import Cleaned, clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.undo import RemovePath

@@ -22,8 +22,7 @@ from pgstrata.stack.disks import (
     render_disks,
     render_own_id,
 )
-from pgstrata.stack.safety import DeviceState
-from pgstrata.stack.signatures import Signature
+from pgstrata.stack.safety import DeviceState, Signature
 
 LINKS = {
     "/dev/disk/by-id/ata-FAST_1": "/dev/sda",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pgstrata.spec.notation.stack import parse_stack
-from pgstrata.stack.capabilities import required_for
 from pgstrata.stack.network import RoundTripCheck
 from pgstrata.stack.plan import PlanContext, plan_empty_caches, plan_stack
+from pgstrata.stack.preflight import required_for
 
 TEXT = "cluster(3,bandwidth_mbit=100)/ext4@standby2.host=ssh://db2@standby2=tmpfs@vm.swappiness=1"
 THERE = PlanContext("t1-there", "/far", 2**30, owner="pg", mount_root="/mnt", address="10.0.0.2")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PgstrataError
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.stack.block.loop import DetachLoops
 from pgstrata.stack.block.lvm import RemoveVg
 from pgstrata.stack.block.md import StopMd
 from pgstrata.stack.fs.nfs import Unexport
-from pgstrata.stack.fs.zfs_labels import DestroyPool
+from pgstrata.stack.fs.zfs_status import DestroyPool
 from pgstrata.stack.journal import Journal, in_order_of_undoing, parse_journal
 from pgstrata.stack.undo import GiveBackSetting, RemovePath, StopProcesses, Undo, Unmount, WipeDevice, is_ours
 

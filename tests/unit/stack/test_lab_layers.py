@@ -27,8 +27,8 @@ from pgstrata.stack.block.md import ArrayState, MdCheck, Settled, StopMd, array_
 from pgstrata.stack.build import StepRunner
 from pgstrata.stack.fs.nfs import COMPANIONS, GRACES, UNIT, Export, ExportCheck, StopUnit, expectations, parse_exports
 from pgstrata.stack.fs.zfs import DatasetCheck, PoolCheck, normalised, properties
-from pgstrata.stack.fs.zfs_labels import DestroyPool
 from pgstrata.stack.fs.zfs_status import (
+    DestroyPool,
     Vdev,
     parse_iostat,
     parse_kstat,

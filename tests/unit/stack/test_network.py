@@ -7,8 +7,8 @@ import pytest
 from pgstrata.host.protocol import Command
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.stack import Network
-from pgstrata.stack.capabilities import required_for
 from pgstrata.stack.network import Link, parse_addresses, parse_queue, plan_network, render_queue
+from pgstrata.stack.preflight import required_for
 from pgstrata.stack.undo import RemovePath, Unmount
 
 ADDRESSES = """[{"ifname":"lo","addr_info":[{"family":"inet","local":"127.0.0.1","prefixlen":8}]},

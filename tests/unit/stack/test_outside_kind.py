@@ -11,7 +11,7 @@ import pytest
 
 from drawer import KIND, Drawer
 from pgstrata.errors import UsageError
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.durability import durability_class
 from pgstrata.spec.durability_class import LOSES
@@ -21,11 +21,11 @@ from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.build import attest, build
-from pgstrata.stack.capabilities import known_capabilities, missing, required_for
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.kind import FILESYSTEMS, register
 from pgstrata.stack.plan import PlanContext, plan_empty_caches, plan_stack
+from pgstrata.stack.preflight import known_capabilities, missing, required_for
 from pgstrata.stack.sizing import scratch_bytes
 from pgstrata.stack.tuning.setting import IN_EFFECT
 from pgstrata.stack.undoing import RUNS

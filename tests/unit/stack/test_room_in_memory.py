@@ -8,9 +8,9 @@ from fake_host import FakeHost
 from pgstrata.errors import PreflightError
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.notation.stack import parse_stack
-from pgstrata.stack.free_space import Wanted
 from pgstrata.stack.fs.tmpfs import KIND
 from pgstrata.stack.preflight import alike_bytes
+from pgstrata.stack.sizing import Wanted
 
 GIB = 1 << 30
 MEMINFO = "MemTotal:       16777216 kB\nMemAvailable:   12582912 kB\n"

@@ -8,12 +8,11 @@ import pytest
 
 from fake_host import FakeHost
 from pgstrata.errors import PreflightError, TrialError
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.stack.build import StepRunner
 from pgstrata.stack.journal import Journal, parse_journal
 from pgstrata.stack.step import Ref, Setting, Step
-from pgstrata.stack.tuning.overcommit import require_room_to_commit
-from pgstrata.stack.tuning.setting import SettingCheck, plan_restore, setting_path
+from pgstrata.stack.tuning.setting import SettingCheck, plan_restore, require_room_to_commit, setting_path
 from pgstrata.stack.undo import GiveBackSetting
 
 MEMINFO = "MemTotal: 8388608 kB\nSwapTotal: 0 kB\nCommitLimit: {limit} kB\nCommitted_AS: 2097152 kB\n"

@@ -14,9 +14,8 @@ from pgstrata.stack.fs.btrfs import parse_device_usage, parse_filesystem_df, par
 from pgstrata.stack.fs.ext4 import Ext4Check, parse_dumpe2fs, parse_journal_bytes
 from pgstrata.stack.fs.xfs import Stripe, XfsCheck, parse_xfs_info
 from pgstrata.stack.mounts import find_mount, parse_mountinfo
-from pgstrata.stack.signatures import Signature, parse_blkid, parse_wipefs
-from pgstrata.stack.tuning.overcommit import commit_limit_bytes, room_problem
-from pgstrata.stack.tuning.setting import parse_setting
+from pgstrata.stack.safety import Signature, parse_blkid, parse_wipefs
+from pgstrata.stack.tuning.setting import commit_limit_bytes, parse_setting, room_problem
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "stack"
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.stack.clean import clean
-from pgstrata.stack.temporary import temporary_folder
+from pgstrata.stack.journal import temporary_folder
 
 KILLED = """
 import os, signal
-from pgstrata.stack.temporary import temporary_folder
+from pgstrata.stack.journal import temporary_folder
 with temporary_folder("replay") as folder:
     (folder / "events.log.gz").write_bytes(b"packed")
     print(folder, flush=True)
@@ -53,7 +53,7 @@ def test_clean_removes_the_folder_of_a_program_that_was_killed(places: Path) -> 
 
 def test_clean_leaves_the_folder_of_a_program_that_runs(places: Path) -> None:
     with temporary_folder("minimise") as folder:
-        code = "from pgstrata.host.local import LocalHost; from pgstrata.stack.clean import clean; clean(LocalHost())"
+        code = "from pgstrata.host.base import LocalHost; from pgstrata.stack.clean import clean; clean(LocalHost())"
         subprocess.run([sys.executable, "-c", code], check=True)
         assert folder.stat().st_mode & 0o777 == 0o700
     assert not folder.exists()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pgstrata.errors import TrialError
-from pgstrata.stack.disk_counts import DiskCounts
+from pgstrata.stack.disk_counters import DiskCounts
 from pgstrata.trial.steps.disk_accounts import disks_used, refuse_untimed, summed_use
 
 BEFORE = DiskCounts(

@@ -10,16 +10,15 @@ import pytest
 
 from fake_host import FakeHost
 from pgstrata.errors import PreflightError
-from pgstrata.host.local import LocalHost
-from pgstrata.host.ownership import Trusted, folder_problem, trusted
+from pgstrata.host.base import LocalHost
+from pgstrata.host.delivery import Trusted, folder_problem, trusted
 from pgstrata.host.protocol import FileStatus, Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
-from pgstrata.trial.survey.host_survey import Site
-from pgstrata.trial.survey.scratch import check_scratch, make_scratch
+from pgstrata.trial.survey.host_survey import Site, check_scratch, make_scratch
 from pgstrata.trial.survey.survey import survey
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import awaiting
 from pgstrata.errors import PreflightError
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.disk import DiskDevice
@@ -101,7 +101,7 @@ KILLED_IN_A_COMMAND = """
 import os, signal, sys, threading
 from pathlib import Path
 from awaiting import wait_for_number
-from pgstrata.host.local import LocalHost
+from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.existing import Existing

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from pgstrata.record.schema import TrialVerdict
-from pgstrata.trial.turns import Turns, take_turns
+from pgstrata.trial.outcome import Turns, take_turns
 
 
 def trial(name: str, turns: int, seen: list[str], fails_at: int = -1, error: BaseException | None = None) -> Turns:

@@ -61,7 +61,7 @@ def replay(
     """
     from pgstrata.crash.named_state import named_state
     from pgstrata.crash.replay import export_state, write_state
-    from pgstrata.host.local import LocalHost
+    from pgstrata.host.base import LocalHost
 
     named = named_state(state)
     written: list[Path] = []
@@ -81,8 +81,7 @@ def replay(
 
 def _replayed(named: NamedState, scratch: Path, where: str, *, trust: bool) -> Replayed:
     from pgstrata.cli.hosts import named_host
-    from pgstrata.crash.provenance import refuse_to_mount
-    from pgstrata.crash.replay import open_replay_site, replay, replay_campaign
+    from pgstrata.crash.replay import open_replay_site, refuse_to_mount, replay, replay_campaign
     from pgstrata.trial.interruption import Interrupted, Interruption
 
     interruption = Interruption()
@@ -171,8 +170,7 @@ def _minimised(
     from pgstrata.cli.hosts import named_host
     from pgstrata.cli.progress import listening
     from pgstrata.crash.minimise_recorded import minimise_state
-    from pgstrata.crash.provenance import refuse_to_run
-    from pgstrata.crash.replay import open_replay_site, replay_campaign
+    from pgstrata.crash.replay import open_replay_site, refuse_to_run, replay_campaign
     from pgstrata.trial.interruption import Interrupted, Interruption
 
     interruption = Interruption()
@@ -206,8 +204,8 @@ def verify(
     from pgstrata.crash.named_state import refuse_other_version
     from pgstrata.crash.verify import verify_trial
     from pgstrata.errors import UsageError
+    from pgstrata.host.base import LocalHost
     from pgstrata.host.delivery import deliver
-    from pgstrata.host.local import LocalHost
     from pgstrata.record.reader import read
 
     data = read(directory)

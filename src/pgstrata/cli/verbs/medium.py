@@ -38,7 +38,7 @@ def medium(
     Writes only to a temporary directory below PLACE; devices are only read.
     """
     from pgstrata.cli.hosts import named_host
-    from pgstrata.host.facts.medium import medium as describe
+    from pgstrata.host.facts.block import medium as describe
     from pgstrata.workload.medium import NOTHING_WRITTEN
 
     with named_host(host) as target:

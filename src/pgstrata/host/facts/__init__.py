@@ -3,7 +3,7 @@
 `gather` collects them in words, `medium` names what a path lies on. Imports `errors`, `spec` and `host`.
 """
 
+from pgstrata.host.facts.block import medium
 from pgstrata.host.facts.gather import Facts, gather
-from pgstrata.host.facts.medium import medium
 
 __all__ = ["Facts", "gather", "medium"]

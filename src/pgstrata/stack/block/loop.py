@@ -14,12 +14,12 @@ from pgstrata.host.facts.source import read_names
 from pgstrata.host.facts.tools import driver_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.loop import LoopDevice
-from pgstrata.stack.busy import BUSY_ATTEMPTS, BUSY_PAUSE_S
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.place import Place, read_size_bytes, sysfs_folder
 from pgstrata.stack.step import Attested, Ref, Step, planned, told
 from pgstrata.stack.undo import RemovePath, Undo
+from pgstrata.stack.undoing import BUSY_ATTEMPTS, BUSY_PAUSE_S
 
 
 def plan_loop(device: LoopDevice, place: Place) -> PlannedLayer:

@@ -17,15 +17,23 @@ from pgstrata.host.facts.tools import module_available
 from pgstrata.host.protocol import CommandFailed, Host, command
 from pgstrata.spec.layers.luks import Luks
 from pgstrata.stack.block.dm import Target, read_target
-from pgstrata.stack.busy import run_while_busy
 from pgstrata.stack.kind import Below, BlockLayerKind, PlannedLayer
 from pgstrata.stack.place import Place, sysfs_folder
-from pgstrata.stack.preconditions import FreeName
 from pgstrata.stack.secret_key import WipeKey, key_file, plan_key, wipe_key
 from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, compare_or_record, planned, resolve
+from pgstrata.stack.step import (
+    Argument,
+    Attested,
+    FreeName,
+    PlannedCommand,
+    Ref,
+    Step,
+    compare_or_record,
+    planned,
+    resolve,
+)
 from pgstrata.stack.undo import Undo
-from pgstrata.stack.undoing import ask_tool, blank_member, list_members, require_ours
+from pgstrata.stack.undoing import ask_tool, blank_member, list_members, require_ours, run_while_busy
 
 DEFAULT_CIPHER = "aes-xts-plain64"
 """cryptsetup's default, passed explicitly so that it is known."""

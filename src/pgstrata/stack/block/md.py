@@ -17,9 +17,8 @@ from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.md import Md
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
 from pgstrata.stack.place import Place
-from pgstrata.stack.preconditions import FreePath
 from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, Attested, Ref, Step, compare_or_record, planned, resolve, told
+from pgstrata.stack.step import Argument, Attested, FreePath, Ref, Step, compare_or_record, planned, resolve, told
 from pgstrata.stack.undo import Undo
 from pgstrata.stack.undoing import blank_member, list_members, require_ours
 

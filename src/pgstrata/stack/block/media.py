@@ -25,8 +25,14 @@ from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.media_model import defined_parameters
 from pgstrata.stack.block.loop import ATTACHABLE, DetachLoops, LoopCheck, list_loops, shown_size_bytes
-from pgstrata.stack.disk_counters import AskedMedium, MediaCheck, parse_nodes, parse_statistics
-from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
+from pgstrata.stack.disk_counters import (
+    AskedMedium,
+    CountedDisks,
+    MediaCheck,
+    TimingSwitch,
+    parse_nodes,
+    parse_statistics,
+)
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, planned

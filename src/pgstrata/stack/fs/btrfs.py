@@ -11,8 +11,7 @@ from pgstrata.host.capabilities import KERNEL, Capability, Packages, filesystem,
 from pgstrata.host.facts.system import Family
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.btrfs import Btrfs
-from pgstrata.stack.kernel_release import release_problem
-from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
+from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, release_problem
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
@@ -24,7 +23,7 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.place import Place
-from pgstrata.stack.signatures import LABEL
+from pgstrata.stack.safety import LABEL
 from pgstrata.stack.stage import mount_stage
 from pgstrata.stack.step import Argument, Attested, Ref, Step, compare_or_record, planned, resolve
 

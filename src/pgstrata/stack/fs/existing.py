@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.existing import Existing
-from pgstrata.stack.free_space import Wanted, require_free
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
 from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.place import Place
-from pgstrata.stack.preconditions import FreePath
-from pgstrata.stack.step import Attested, Step, planned, told
+from pgstrata.stack.sizing import Wanted, require_free
+from pgstrata.stack.step import Attested, FreePath, Step, planned, told
 from pgstrata.stack.undo import RemovePath
 
 

@@ -16,8 +16,7 @@ from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability, filesystem, named, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.nfs import Nfs
-from pgstrata.stack.kernel_release import release_problem
-from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, plan_filesystem
+from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, plan_filesystem, release_problem
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
@@ -29,9 +28,8 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.place import Place
-from pgstrata.stack.preconditions import FreePath
 from pgstrata.stack.stage import Stage, mount_stage
-from pgstrata.stack.step import Attested, OnHost, Step, planned
+from pgstrata.stack.step import Attested, FreePath, OnHost, Step, planned
 from pgstrata.stack.undo import RemovePath, Undo
 from pgstrata.stack.undoing import UNMOUNT_TIMEOUT_S, ask_tool
 

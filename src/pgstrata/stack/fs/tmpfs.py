@@ -6,9 +6,7 @@ from pgstrata.host.capabilities import Capability, filesystem
 from pgstrata.host.facts.system import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.tmpfs import Tmpfs
-from pgstrata.stack.free_space import Wanted, require_memory, require_size
-from pgstrata.stack.kernel_release import release_problem
-from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
+from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, release_problem
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
@@ -19,6 +17,7 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.place import Place
+from pgstrata.stack.sizing import Wanted, require_memory, require_size
 
 SOURCE = "pgstrata"
 """Source shown in lists of mounts, as tmpfs has no device."""

@@ -10,8 +10,7 @@ from pgstrata.host.capabilities import Capability, everywhere, filesystem, progr
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.xfs import INODES, METADATA, Xfs
 from pgstrata.stack.fs.own_log import LogdevCheck, node_of, plan_log, prefixed, with_log
-from pgstrata.stack.kernel_release import block_size_problem, release_problem
-from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem
+from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem, block_size_problem, release_problem
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
@@ -22,7 +21,7 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.place import Place
-from pgstrata.stack.signatures import LABEL
+from pgstrata.stack.safety import LABEL
 from pgstrata.stack.stage import mount_stage
 from pgstrata.stack.step import Argument, Attested, Step, compare_or_record, planned
 

@@ -15,9 +15,10 @@ from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.layers.zfs_pool import ZfsPool
 from pgstrata.spec.units import parse_size_bytes
-from pgstrata.stack.fs.zfs_labels import DestroyPool, destroy_pool
 from pgstrata.stack.fs.zfs_status import (
     ROOT,
+    DestroyPool,
+    destroy_pool,
     parse_iostat,
     parse_properties,
     parse_zpool_status,
@@ -27,10 +28,20 @@ from pgstrata.stack.fs.zfs_status import (
 from pgstrata.stack.kind import Below, Check, FilesystemKind, PlannedFilesystem, PlannedLayer, plan_device
 from pgstrata.stack.mounts import MountCheck
 from pgstrata.stack.place import Place
-from pgstrata.stack.preconditions import FreeName
 from pgstrata.stack.secret_key import WipeKey, key_file, plan_key, wipe_key
 from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Setting, Step, compare_or_record, planned, told
+from pgstrata.stack.step import (
+    Argument,
+    Attested,
+    FreeName,
+    PlannedCommand,
+    Ref,
+    Setting,
+    Step,
+    compare_or_record,
+    planned,
+    told,
+)
 from pgstrata.stack.tuning.setting import SettingCheck
 from pgstrata.stack.undo import RemovePath, Unmount
 

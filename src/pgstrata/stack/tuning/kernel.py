@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pgstrata.spec.stack import Kernel, Queue
 from pgstrata.stack.kind import Check
 from pgstrata.stack.step import Argument, Ref, Setting, Step
-from pgstrata.stack.tuning.overcommit import OVERCOMMIT_MEMORY
-from pgstrata.stack.tuning.setting import SettingCheck, Tuning, parse_setting
+from pgstrata.stack.tuning.setting import OVERCOMMIT_MEMORY, SettingCheck, Tuning, parse_setting
 
 TRANSPARENT_HUGEPAGE = "/sys/kernel/mm/transparent_hugepage/enabled"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.locked import locked
+from pgstrata.host.delivery import locked
 from pgstrata.host.protocol import Host
 from pgstrata.stack.tuning.setting import COUNTERPARTS, parse_setting, plan_restore
 

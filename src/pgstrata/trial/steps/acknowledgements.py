@@ -1,4 +1,4 @@
-"""Commits released by each standby, and their delay: watched after a measured run, under the same load."""
+"""Commits released by each standby with their delay, and stale reads there: after a measured run, under its load."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from functools import partial
 
 from pgstrata.errors import PreflightError, TrialError
 from pgstrata.host.protocol import Command
+from pgstrata.postgres.server import SUPERUSER
+from pgstrata.postgres.standby import MARK_TABLE, PRIMARY_PASSFILE
 from pgstrata.probe.acknowledged import AWAITED, Position, let_go, parse_watched, plan_watcher
+from pgstrata.probe.stale import parse_reads, plan_reader
 from pgstrata.spec.stack import PRIMARY, Stack
 from pgstrata.spec.workload import Cell
-from pgstrata.stack.network import INTERFACE
+from pgstrata.stack.network import DRIVER, INTERFACE
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.steps.cluster import run_beside_load
 
-OUTPUTS = ("acknowledged_load.out", "acknowledged_load.err")
+WATCHED_OUTPUTS = ("acknowledged_load.out", "acknowledged_load.err")
 """Output of the concurrent load, in the folder of a cell."""
 REPLIES = "replies.jsonl"
 LONGER_S = 1.0
-"""Seconds that the load runs longer than the start of watching."""
+"""Seconds that the load runs longer than the start of watching or reading."""
 _ON = ("true", "yes", "1")
 """Other words of PostgreSQL's for synchronous_commit=on."""
 
@@ -65,7 +68,7 @@ def _awaited(setup: TrialSetup) -> Position:
 
 
 def _watch(context: TrialContext, *, cell: Cell, awaited: Position) -> None:
-    printed = run_beside_load(context, cell, OUTPUTS, REPLIES, "the watcher")
+    printed = run_beside_load(context, cell, WATCHED_OUTPUTS, REPLIES, "the watcher")
     cluster = context.plan.stack.topology
     assert cluster is not None
     assert cluster.quorum is not None
@@ -76,3 +79,41 @@ def _watch(context: TrialContext, *, cell: Cell, awaited: Position) -> None:
             hint="with ssl=on what standbys say is encrypted: leave ssl or acknowledgements out",
         )
     context.cell(cell).let_go = let_go(said, commits, cluster.quorum, cluster.followers(PRIMARY))
+
+
+STALE_OUTPUTS = ("stale_load.out", "stale_load.err")
+"""Output of the load during the reads, in the folder of a cell."""
+READS = "stale_reads.jsonl"
+
+
+def stale_s(stack: Stack) -> float:
+    """Seconds of watching reads; 0 unless configured."""
+    return 0.0 if stack.topology is None else stack.topology.stale_reads
+
+
+def stale_steps(setup: TrialSetup, cell: Cell, load: Command) -> tuple[Step, ...]:
+    """`load` is the concurrent load; empty unless configured."""
+    network, seconds = setup.plan.network, stale_s(setup.stack)
+    if network is None or not seconds:
+        return ()
+    server = setup.server
+    reader = plan_reader(
+        server.installation.program("psql"),
+        server.port,
+        MARK_TABLE,
+        {name: network.link(name).address for name in setup.servers},
+        seconds=seconds,
+        user=SUPERUSER,
+        os_user=setup.site.user,
+        passfile=f"{server.run_directory}/{PRIMARY_PASSFILE}",
+        marker=server.marker,
+    )
+    commands = (PlannedCommand.of(load), PlannedCommand.of(network.link(DRIVER).enter(reader)))
+    act = partial(_read, cell=cell)
+    return (Step(f"{cell.id}: reads on standbys", commands, act=act, expected_s=seconds + LONGER_S),)
+
+
+def _read(context: TrialContext, *, cell: Cell) -> None:
+    context.cell(cell).stale = parse_reads(
+        run_beside_load(context, cell, STALE_OUTPUTS, READS, "the reads on standbys")
+    )

@@ -34,6 +34,7 @@ from pgstrata.postgres.standby import (
     render_passfile,
     render_roles,
     render_slots,
+    render_superuser,
     scram_verifier,
     sender_problems,
     standby_settings,
@@ -397,3 +398,20 @@ def _waiting(context: TrialContext) -> Mapping[str, object] | None:
             return context.server.sql(WAITING)[0]
     except PgstrataError:
         return None
+
+
+def admission_steps(setup: TrialSetup) -> tuple[Step, ...]:
+    """Return the step that admits the load by TCP to the running server; none for a load that uses the socket."""
+    if not setup.workload.driver.over_tcp:
+        return ()
+    server = setup.server
+    commands = server.planned(*plan_passfile(server, PRIMARY_PASSFILE), server.plan_execute(""))
+    return (Step("password of the load", commands, act=_admit),)
+
+
+def _admit(context: TrialContext) -> None:
+    """Makes the password, which the server's user alone can read; the server stores its verifier."""
+    run, password = context.executor.run_next, secrets.token_hex(PASSWORD_BYTES)
+    run()
+    run(stdin=render_passfile(SUPERUSER, password))
+    run(stdin=render_superuser(scram_verifier(password, secrets.token_bytes(SALT_BYTES))))

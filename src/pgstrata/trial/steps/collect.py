@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError, TrialError
-from pgstrata.probe.checkpoints import checkpoint_rows
+from pgstrata.probe.parse import checkpoint_rows
 from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import PROGRESS_COLUMNS, CellResult
 from pgstrata.spec.side_by_side import has_whole_run
 from pgstrata.spec.workload import Cell
 from pgstrata.trial.context import CellRun, TrialContext, TrialSetup
 from pgstrata.trial.events import Notice
-from pgstrata.trial.steps import acknowledgements, pooler, stale_reads
+from pgstrata.trial.steps import acknowledgements, pooler
 from pgstrata.trial.steps.node_use import read_node_use
 from pgstrata.trial.steps.probes import samples_of, write_probe_series
 from pgstrata.workload.driver import LoadDriver, RunOutput, summed
@@ -131,8 +131,8 @@ def _outputs(context: TrialContext) -> tuple[str, ...]:
         before = (*before, *(name for number in range(slices.count) for name in slice_outputs(number)))
         if not has_whole_run(context.trial):
             return before
-    behind = stale_reads.OUTPUTS if stale_reads.asked_s(stack) else ()
-    watched = acknowledgements.OUTPUTS if acknowledgements.watched_s(stack) else ()
+    behind = acknowledgements.STALE_OUTPUTS if acknowledgements.stale_s(stack) else ()
+    watched = acknowledgements.WATCHED_OUTPUTS if acknowledgements.watched_s(stack) else ()
     return (
         *before,
         *run_outputs(context.setup.driver),

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from pgstrata.errors import TrialError
 from pgstrata.record.schema import DiskUse
 from pgstrata.spec.workload import Cell
-from pgstrata.stack.disk_counters import TimingIs
-from pgstrata.stack.disk_counts import DiskCounts
+from pgstrata.stack.disk_counters import DiskCounts, TimingIs
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
 

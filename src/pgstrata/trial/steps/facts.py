@@ -7,9 +7,9 @@ from functools import cache
 
 from pgstrata import __version__
 from pgstrata.host.facts.activity import read_busy, read_load
+from pgstrata.host.facts.block import medium
 from pgstrata.host.facts.cpu import read_throttle_count
 from pgstrata.host.facts.gather import BUSY, NOBODY
-from pgstrata.host.facts.medium import medium
 from pgstrata.host.facts.modelled import ModelledDisk
 from pgstrata.host.protocol import Host
 from pgstrata.record.schema import HostFacts

@@ -39,7 +39,7 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
-from pgstrata.trial.steps.admission import admission_steps
+from pgstrata.trial.steps.cluster import admission_steps
 from pgstrata.trial.survey.host_survey import DATABASE
 from pgstrata.workload.driver import DataRequest
 

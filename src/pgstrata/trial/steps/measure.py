@@ -30,10 +30,9 @@ from pgstrata.spec.workload import Cell
 from pgstrata.stack.plan import plan_empty_caches
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import CellRun, TrialContext, TrialSetup
-from pgstrata.trial.steps import acknowledgements
-from pgstrata.trial.steps.acknowledgements import acknowledgement_steps, watched_s
-from pgstrata.trial.steps.admission import admission_steps
+from pgstrata.trial.steps.acknowledgements import LONGER_S, acknowledgement_steps, stale_s, stale_steps, watched_s
 from pgstrata.trial.steps.cluster import (
+    admission_steps,
     attest_cluster,
     prewarm_commands,
     prewarm_standbys,
@@ -62,7 +61,6 @@ from pgstrata.trial.steps.disk_accounts import (
 from pgstrata.trial.steps.load import check_data, data_request
 from pgstrata.trial.steps.pooler import attest_pooler, read_sent, sent_between, start_pooler_steps, stop_pooler_steps
 from pgstrata.trial.steps.probes import plan_probes, probing
-from pgstrata.trial.steps.stale_reads import LONGER_S, asked_s, stale_steps
 from pgstrata.trial.survey.host_survey import DATABASE, Site
 from pgstrata.workload.driver import RunOutput, RunRequest, measured_s
 
@@ -89,8 +87,8 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
     server, step = setup.server, partial(_step, setup, cell)
     size = plan_database_bytes(server, DATABASE)
     warm_up = (_plan_beside(setup, cell, WARM_UP_SEED_STEP, setup.warmup_s),) if setup.warmup_s > 0 else ()
-    stale_load = _plan_beside(setup, cell, STALE_SEED_STEP, asked_s(setup.stack) + LONGER_S)
-    watched_load = _plan_beside(setup, cell, WATCHED_SEED_STEP, watched_s(setup.stack) + acknowledgements.LONGER_S)
+    stale_load = _plan_beside(setup, cell, STALE_SEED_STEP, stale_s(setup.stack) + LONGER_S)
+    watched_load = _plan_beside(setup, cell, WATCHED_SEED_STEP, watched_s(setup.stack) + LONGER_S)
     several = "s" if setup.standbys else ""
     return (
         _cold_step(setup, cell),

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from pgstrata.probe.checkpoints import checkpoint_rows
-from pgstrata.probe.parse import Row, device_rows, parse_lines, postgres_rows, system_rows, wait_rows
+from pgstrata.probe.parse import Row, checkpoint_rows, device_rows, parse_lines, postgres_rows, system_rows, wait_rows
 from pgstrata.probe.start import DEVICES_AT, POSTGRES, SAMPLES, plan_host_probe, plan_postgres_probe, start_probes
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.step import PlannedCommand, Ref, with_ref

@@ -9,7 +9,7 @@ from pgstrata.spec.expand import block_trials
 from pgstrata.spec.quick import overhead_s
 from pgstrata.spec.side_by_side import has_whole_run
 from pgstrata.spec.workload import Cell
-from pgstrata.trial.steps import acknowledgements, stale_reads
+from pgstrata.trial.steps.acknowledgements import LONGER_S, stale_s, watched_s
 
 INITDB_BYTES = 60_000_000
 """An empty cluster with its first WAL segments."""
@@ -63,9 +63,7 @@ def estimate_trial(campaign: Campaign, trial: Trial) -> Expected:
     standbys = len(stack.nodes) - 1
     written += standbys * (INITDB_BYTES + data_bytes)
     duration_s = overhead_s(trial.scale, fresh=loads) + standbys * (JOINING_S + data_bytes / BACKUP_BYTES_PER_S)
-    asked_s, watched_s = stale_reads.asked_s(stack), acknowledgements.watched_s(stack)
-    after_s = asked_s + stale_reads.LONGER_S if asked_s else 0.0
-    after_s += watched_s + acknowledgements.LONGER_S if watched_s else 0.0
+    after_s = sum(seconds + LONGER_S for seconds in (stale_s(stack), watched_s(stack)) if seconds)
     for cell in trial.cells:
         measured_s = trial.duration_s or campaign.workload.cell_duration_s(cell) or ASSUMED_TRANSACTIONS_S
         if trial.slices is not None:

@@ -1,11 +1,15 @@
-"""Knowledge that a campaign has of its host: found out once, used by every trial."""
+"""Knowledge that a campaign has of its host: found out once, used by every trial. Also its scratch folder."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
+from pgstrata.errors import PreflightError
+from pgstrata.host.delivery import folder_problems, trusted
 from pgstrata.host.facts.gather import Facts
 from pgstrata.host.facts.modelled import ModelledDisk
 from pgstrata.host.protocol import Host
@@ -13,8 +17,10 @@ from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.settings import GivenConf
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
+from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import PlanContext
 from pgstrata.stack.preflight import Unsupported
+from pgstrata.stack.undo import RemoveEmptyFolder
 
 DATABASE = "postgres"
 """Name of the database under test."""
@@ -103,3 +109,34 @@ class Site:
 def site_token(directory: str) -> str:
     """Six characters that differ between campaign directories."""
     return hashlib.sha256(directory.encode()).hexdigest()[:6]
+
+
+def check_scratch(site: Site) -> None:
+    """PreflightError when others may change the scratch folder or a folder above it, and so replace what root made.
+
+    Without root the check is unnecessary.
+    """
+    if not site.as_root:
+        return
+    for folder, problem in folder_problems(site.host, site.scratch, trusted(site.host, os.environ)):
+        raise PreflightError(
+            f"scratch folder {site.scratch} on {site.host.name} is not safe: {folder} {problem}",
+            hint=f"name a folder of root's with --scratch, or: chown root {folder} && chmod go-w {folder}",
+        )
+
+
+def make_scratch(host: Host, scratch: str, journal: Journal) -> None:
+    """Makes the folder and those above it that are missing, and journals each by its device and inode.
+
+    Only afterwards, when these are known: a folder that a kill leaves in between is empty. A folder that was there
+    before, such as /var/tmp, is never removed.
+    """
+    folders = [str(folder) for folder in (*reversed(PurePosixPath(scratch).parents), PurePosixPath(scratch))]
+    for folder in [folder for folder in folders if host.status(folder) is None]:
+        try:
+            host.make_directory(folder, new=True)
+        except FileExistsError:  # made by another run meanwhile
+            continue
+        made = host.status(folder, follow=False)
+        if made is not None:
+            journal.register(RemoveEmptyFolder(path=folder, device=made.device, inode=made.inode))

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import deliver, program_call
-from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.hosts.lab import LAB
@@ -18,9 +18,8 @@ from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.stack.block.media import calibrate, undos_of
 from pgstrata.stack.journal import journaled
 from pgstrata.stack.undo import RemovePath
-from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.host_survey import Site, make_scratch
 from pgstrata.trial.survey.medium import is_measurable
-from pgstrata.trial.survey.scratch import make_scratch
 
 FACT = "modelled media out of range"
 HERE = "/var/tmp"

@@ -14,8 +14,7 @@ from pgstrata.record.schema import MediumRecord
 from pgstrata.spec.layers.kind import MEMORY
 from pgstrata.stack.journal import journaled
 from pgstrata.stack.undo import RemovePath, StopProcesses
-from pgstrata.trial.survey.host_survey import Site
-from pgstrata.trial.survey.scratch import make_scratch
+from pgstrata.trial.survey.host_survey import Site, make_scratch
 from pgstrata.workload.medium import SHORTEST_FSYNC_S, MediumBaseline, measure_flushes, measure_medium
 
 LONGEST_S = 2.0

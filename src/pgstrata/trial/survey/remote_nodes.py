@@ -15,9 +15,8 @@ from pgstrata.spec.hosts.host_slice import far_hosts, part_of_campaign
 from pgstrata.spec.hosts.lab import RUNNING_LAB
 from pgstrata.spec.hosts.node_network import mixed_families, underlay_problem
 from pgstrata.spec.stack import Stack
-from pgstrata.stack.capabilities import missing
 from pgstrata.stack.network import TUNNEL, VXLAN_PORT, needs_relay
-from pgstrata.stack.preflight import Preflight, render_hints
+from pgstrata.stack.preflight import Preflight, missing, render_hints
 from pgstrata.trial.survey.host_survey import Site
 from pgstrata.trial.survey.preflight import require_some, run_preflight
 from pgstrata.trial.survey.survey import survey
