@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pgstrata.errors import parser_of
@@ -74,9 +74,10 @@ def find_mount(mounts: tuple[Mount, ...], path: str) -> Mount | None:
     return max(enumerate(above), key=lambda pair: (len(pair[1].target), pair[0]))[1] if above else None
 
 
-def plan_mount(fstype: str, options: tuple[Argument, ...], source: Argument, place: Place) -> Step:
+def plan_mount(fstype: str, options: Iterable[MountOption | Argument], source: Argument, place: Place) -> Step:
     """Create the mount point and mount `source` there; every option is a separate `-o`, as some are Refs."""
-    given = [part for option in options for part in ("--options", option)]
+    words = (word for option in options for word in (option.words if isinstance(option, MountOption) else (option,)))
+    given = [part for word in words for part in ("--options", word)]
     return Step(
         name=f"mount {fstype} for {place.role}",
         commands=(
@@ -108,36 +109,62 @@ class Expectation:
         return self.otherwise
 
 
-def flag(what: str, wanted: bool, *, on: str = "", off: str = "") -> Expectation:
-    """Expect a switch that the kernel shows only when it differs from its default: by `on`, otherwise by `off`."""
+@dataclass(frozen=True)
+class MountOption:
+    """A mount option: its words for mount(8), and its expected value in the kernel's list; None if not checked."""
+
+    words: tuple[str, ...] = ()
+    expected: Expectation | None = None
+
+
+def switch(
+    what: str, wanted: bool, *, on: str = "", off: str = "", given: str = "", checked: bool = True
+) -> MountOption:
+    """Return a switch that the kernel shows only when it differs from its default: by `on`, otherwise by `off`, for
+    which mount(8) may have another word."""
+    words = (given or on or off,) if wanted == bool(on) else ()
     readings = ((on, "on"),) if on else ((off, "off"),)
-    return Expectation(what, "on" if wanted else "off", readings, "off" if on else "on")
+    expected = Expectation(what, "on" if wanted else "off", readings, "off" if on else "on")
+    return MountOption(words, expected if checked else None)
 
 
-def number(option: str, wanted: int | None, default: int) -> tuple[Expectation, ...]:
-    """Expect a number that is configured; the kernel shows it only when it differs from its default."""
-    return () if wanted is None else (value(option, str(wanted), str(default)),)
+def switched_on(fs: object, names: Iterable[str]) -> Iterator[MountOption]:
+    """Yield options that are off by default, and are given and checked only when they are configured."""
+    yield from (switch(name, True, on=name) for name in names if getattr(fs, name))
 
 
-def value(option: str, wanted: str | None, default: str) -> Expectation:
-    """Expect an option `option=VALUE` that is not shown at its default."""
-    return Expectation(option, default if wanted is None else wanted, ((f"{option}=", ""),), default)
+def switched_off(fs: object, names: Mapping[str, str]) -> Iterator[MountOption]:
+    """Yield options that are on by default, with the words that clear them; the same."""
+    yield from (switch(name, False, off=off) for name, off in names.items() if not getattr(fs, name))
 
 
-def atime_expectations(*, noatime: bool, nodiratime: bool, strictatime: bool = False) -> tuple[Expectation, ...]:
-    """Expect access times: relatime unless configured otherwise (the kernel's default since 2.6.30)."""
+def setting(
+    option: str,
+    asked: object,
+    default: object,
+    *,
+    shown: str | None = None,
+    always: bool = False,
+    checked: bool = True,
+) -> MountOption:
+    """Return an option `option=VALUE`, which the kernel shows, perhaps in another form, when it differs from its
+    default. One that is not configured is checked only with `always`."""
+    wanted = shown or str(default if asked is None else asked)
+    expected = Expectation(option, wanted, ((f"{option}=", ""),), str(default))
+    is_checked = checked and (always or asked is not None)
+    return MountOption(() if asked is None else (f"{option}={asked}",), expected if is_checked else None)
+
+
+def access_times(fs: object) -> tuple[MountOption, ...]:
+    """Return the options for access times: relatime unless configured otherwise (the kernel's default since 2.6.30)."""
+    noatime, nodiratime, strictatime = (getattr(fs, name, False) for name in ("noatime", "nodiratime", "strictatime"))
     readings = (("noatime", "noatime"), ("relatime", "relatime"))
     wanted = "noatime" if noatime else "strictatime" if strictatime else "relatime"
     return (
-        Expectation("atime", wanted, readings, "strictatime"),
-        flag("nodiratime", nodiratime, on="nodiratime"),
+        MountOption(("noatime",) if noatime else (), Expectation("atime", wanted, readings, "strictatime")),
+        switch("nodiratime", nodiratime, on="nodiratime"),
+        MountOption(("strictatime",) if strictatime else ()),
     )
-
-
-def atime_options(*, noatime: bool, nodiratime: bool, strictatime: bool = False) -> tuple[str, ...]:
-    """Return the mount options for access times."""
-    given = {"noatime": noatime, "nodiratime": nodiratime, "strictatime": strictatime}
-    return tuple(name for name, wanted in given.items() if wanted)
 
 
 WRITABLE = Expectation("access", "rw", (("ro", "ro"),), "rw")
@@ -160,7 +187,11 @@ class MountCheck:
     fstype: str
     source: Argument | None
     """None if the source has no name of its own (tmpfs) or one of several devices is shown."""
-    expectations: tuple[Expectation, ...]
+    options: tuple[MountOption, ...] = ()
+
+    @property
+    def expectations(self) -> tuple[Expectation, ...]:
+        return tuple(option.expected for option in self.options if option.expected is not None)
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
         mount = mount_at(host, self.target)

@@ -20,7 +20,7 @@ from pgstrata.stack.fs.btrfs import plan_btrfs
 from pgstrata.stack.fs.ext4 import plan_ext4
 from pgstrata.stack.fs.xfs import plan_xfs
 from pgstrata.stack.kind import Below, Geometry
-from pgstrata.stack.mounts import Expectation, flag, value
+from pgstrata.stack.mounts import Expectation, setting, switch
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.step import Erased, Ref
 from pgstrata.stack.tuning.kernel import queue_path
@@ -153,12 +153,22 @@ def test_nodes_of_several_ids_are_told_apart_when_one_is_gone(wanted: int, progr
 
 
 def test_expectations_read_options_as_the_kernel_shows_them() -> None:
-    barrier = flag("barrier", True, off="nobarrier")
+    barrier, discard, data = (
+        option.expected
+        for option in (
+            switch("barrier", True, off="nobarrier"),
+            switch("discard", False, on="discard"),
+            setting("data", None, "ordered", always=True),
+        )
+    )
+    assert barrier is not None
+    assert discard is not None
+    assert data is not None
     assert barrier.actual(("rw", "nobarrier")) == "off"
     assert barrier.actual(("rw",)) == "on"
-    assert flag("discard", False, on="discard").actual(("discard",)) == "on"
-    assert value("data", None, "ordered").actual(("data=journal",)) == "journal"
-    assert value("data", None, "ordered").wanted == "ordered"
+    assert discard.actual(("discard",)) == "on"
+    assert data.actual(("data=journal",)) == "journal"
+    assert data.wanted == "ordered"
     discard = Expectation("discard", "sync", (("discard=async", "async"), ("discard", "sync")), "off")
     assert [discard.actual((shown,)) for shown in ("discard", "discard=async", "rw")] == ["sync", "async", "off"]
 

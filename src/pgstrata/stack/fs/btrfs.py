@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pgstrata.errors import TrialError
@@ -11,17 +11,9 @@ from pgstrata.host.capabilities import KERNEL, Capability, Packages, filesystem,
 from pgstrata.host.facts.system import Family
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.stack import mounts
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, release_problem
-from pgstrata.stack.mounts import (
-    Expectation,
-    MountCheck,
-    atime_expectations,
-    atime_options,
-    flag,
-    number,
-    plan_mount,
-    value,
-)
+from pgstrata.stack.mounts import MountCheck, MountOption, plan_mount
 from pgstrata.stack.place import Place
 from pgstrata.stack.safety import LABEL
 from pgstrata.stack.stage import mount_stage
@@ -39,7 +31,8 @@ def plan_btrfs(fs: Btrfs, below: Below, place: Place) -> PlannedFilesystem:
     # naming each device makes the mount independent of what udev or an earlier scan knows
     others = tuple(_device_option(node) for node in below.nodes[1:])
     source = below.nodes[0] if len(below.nodes) == 1 else None
-    mount = plan_mount("btrfs", (*others, *_options(fs)), below.nodes[0], place)
+    options = _mount_options(fs)
+    mount = plan_mount("btrfs", (*others, *options), below.nodes[0], place)
     # one over several devices is found by its identity: the kernel keeps those that it has seen
     forget = (planned("btrfs", "device", "scan", "--forget", below.nodes),) if len(below.nodes) > 1 else ()
     examine = planned("btrfs", "check", "--readonly", below.nodes[0])
@@ -50,7 +43,7 @@ def plan_btrfs(fs: Btrfs, below: Below, place: Place) -> PlannedFilesystem:
         ),
         mount_point=place.mount_point,
         checks=(
-            MountCheck(place.role, place.mount_point, "btrfs", source, _expectations(fs)),
+            MountCheck(place.role, place.mount_point, "btrfs", source, options),
             BtrfsCheck(place.role, place.mount_point, fs, below.nodes),
         ),
         stages=(mount_stage(mount, place.mount_point, examine=(examine,), down=forget, alone=True),),
@@ -80,64 +73,41 @@ def _features(fs: Btrfs) -> dict[str, tuple[bool | None, str]]:
     return {"no-holes": (fs.no_holes, "NO_HOLES"), "skinny-metadata": (fs.skinny_metadata, "SKINNY_METADATA")}
 
 
-def _options(fs: Btrfs) -> tuple[str, ...]:
-    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime)]
-    options += ["nodatacow"] if fs.nodatacow else []
-    options += ["nodatasum"] if fs.nodatasum and not fs.nodatacow else []
-    options += [f"compress={fs.compress}"] if fs.compress else []
-    options += ["autodefrag"] if fs.autodefrag else []
-    options += [] if fs.ssd is None else ["ssd" if fs.ssd else "nossd"]
-    options += {"async": ["discard=async"], "sync": ["discard=sync"], "off": ["nodiscard"]}.get(fs.discard or "", [])
-    options += [f"space_cache={fs.space_cache}"] if fs.space_cache else []
-    options += [] if fs.barrier else ["nobarrier"]
-    options += [f"commit={fs.commit_s}"] if fs.commit_s else []
-    options += [f"compress-force={fs.compress_force}"] if fs.compress_force else []
-    options += [name for name in _FLAGS if getattr(fs, name)]
-    options += [] if fs.treelog else ["notreelog"]
-    options += [f"max_inline={fs.max_inline}"] if fs.max_inline is not None else []
-    options += [f"metadata_ratio={fs.metadata_ratio}"] if fs.metadata_ratio else []
-    return tuple(options)
-
-
-_FLAGS = ("flushoncommit", "ssd_spread")
-"""Mount options that are off by default and shown by their own names."""
-
-
-def _expectations(fs: Btrfs) -> tuple[Expectation, ...]:
-    compress = None if fs.compress in (None, "no") else _DEFAULT_LEVELS.get(fs.compress, fs.compress)
-    forced = _DEFAULT_LEVELS.get(fs.compress_force or "", fs.compress_force)
+def _mount_options(fs: Btrfs) -> tuple[MountOption, ...]:
+    datacow = ("nodatasum",) if fs.nodatasum and not fs.nodatacow else ()
+    # nodatacow implies nodatasum (btrfs(5))
+    sums = mounts.switch("nodatasum", fs.nodatasum or fs.nodatacow, on="nodatasum").expected
+    compress, forced = (_DEFAULT_LEVELS.get(asked or "", asked) for asked in (fs.compress, fs.compress_force))
     return (
-        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime),
-        flag("nodatacow", fs.nodatacow, on="nodatacow"),
-        # nodatacow implies nodatasum (btrfs(5))
-        flag("nodatasum", fs.nodatasum or fs.nodatacow, on="nodatasum"),
-        value("compress", compress, "no"),
-        flag("autodefrag", fs.autodefrag, on="autodefrag"),
-        flag("barrier", fs.barrier, off="nobarrier"),
-        value("commit", None if fs.commit_s is None else str(fs.commit_s), "30"),
-        *((value("compress-force", forced, "no"),) if forced else ()),
-        *_optional_expectations(fs),
+        *mounts.access_times(fs),
+        mounts.switch("nodatacow", fs.nodatacow, on="nodatacow"),
+        MountOption(datacow, sums),
+        mounts.setting("compress", fs.compress, "no", shown=compress, always=True),
+        mounts.switch("autodefrag", fs.autodefrag, on="autodefrag"),
+        *_device_dependent(fs),
+        mounts.switch("barrier", fs.barrier, off="nobarrier"),
+        mounts.setting("commit", fs.commit_s, 30, always=True),
+        mounts.setting("compress-force", fs.compress_force, "no", shown=forced),
+        *mounts.switched_on(fs, ("flushoncommit", "ssd_spread")),
+        *mounts.switched_off(fs, {"treelog": "notreelog"}),
+        mounts.setting("max_inline", fs.max_inline, 2048),
+        mounts.setting("metadata_ratio", fs.metadata_ratio, 0),
     )
 
 
-def _optional_expectations(fs: Btrfs) -> tuple[Expectation, ...]:
-    """Return options whose default depends on kernel and device; checked only when configured."""
-    found = []
-    if fs.ssd is not None and not fs.ssd_spread:  # which the kernel shows instead
-        found.append(flag("ssd", fs.ssd, on="ssd"))
+def _device_dependent(fs: Btrfs) -> Iterator[MountOption]:
+    """Yield options whose default depends on kernel and device; checked only when configured."""
+    if fs.ssd is not None:
+        shown = mounts.switch("ssd", fs.ssd, on="ssd", checked=not fs.ssd_spread)  # which the kernel shows instead
+        yield MountOption(("ssd" if fs.ssd else "nossd",), shown.expected)
     if fs.discard is not None:
         readings = (("discard=async", "async"), ("discard", "sync"))
-        found.append(Expectation("discard", fs.discard, readings, "off"))
+        word = "nodiscard" if fs.discard == "off" else f"discard={fs.discard}"
+        yield MountOption((word,), mounts.Expectation("discard", fs.discard, readings, "off"))
     if fs.space_cache is not None:
         readings = (("space_cache=v2", "v2"), ("space_cache", "v1"))
-        found.append(Expectation("space_cache", fs.space_cache, readings, "none"))
-    found += [flag(name, True, on=name) for name in _FLAGS if getattr(fs, name)]
-    found += [] if fs.treelog else [flag("treelog", False, off="notreelog")]
-    return (
-        *found,
-        *number("max_inline", fs.max_inline, 2048),
-        *number("metadata_ratio", fs.metadata_ratio, 0),
-    )
+        expected = mounts.Expectation("space_cache", fs.space_cache, readings, "none")
+        yield MountOption((f"space_cache={fs.space_cache}",), expected)
 
 
 def parse_filesystem_df(text: str) -> dict[str, tuple[str, ...]]:

@@ -9,18 +9,10 @@ from dataclasses import dataclass
 from pgstrata.host.capabilities import Capability, everywhere, filesystem, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.ext4 import FEATURES, Ext4
+from pgstrata.stack import mounts
 from pgstrata.stack.fs.own_log import JournalCheck, node_of, plan_log, prefixed, with_log
 from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem, block_size_problem, release_problem
-from pgstrata.stack.mounts import (
-    Expectation,
-    MountCheck,
-    atime_expectations,
-    atime_options,
-    flag,
-    number,
-    plan_mount,
-    value,
-)
+from pgstrata.stack.mounts import MountCheck, MountOption, plan_mount
 from pgstrata.stack.place import Place
 from pgstrata.stack.safety import LABEL
 from pgstrata.stack.stage import mount_stage
@@ -39,13 +31,14 @@ def plan_ext4(fs: Ext4, below: Below, place: Place) -> PlannedFilesystem:
     log = plan_log(fs, place)
     journal = None if log is None else node_of(log)
     at = [] if journal is None else [prefixed("journal_path=", journal)]
-    mount = plan_mount("ext4", (*_options(fs), *at), node, place)
+    options = _mount_options(fs)
+    mount = plan_mount("ext4", (*options, *at), node, place)
     besides = [] if journal is None else ["-j", journal]
     found = PlannedFilesystem(
         steps=(_plan_mkfs(fs, node, stride, width, place.role, journal), mount),
         mount_point=place.mount_point,
         checks=(
-            MountCheck(place.role, place.mount_point, "ext4", node, _expectations(fs)),
+            MountCheck(place.role, place.mount_point, "ext4", node, options),
             Ext4Check(place.role, node, fs, stride, width),
         ),
         notes=notes,
@@ -120,19 +113,28 @@ def _features(fs: Ext4) -> dict[str, bool]:
     return {name: wanted for name, wanted in asked.items() if wanted is not None}
 
 
-def _options(fs: Ext4) -> tuple[str, ...]:
-    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime)]
-    options += [f"data={fs.data}"] if fs.data else []
-    options += [] if fs.barrier else ["barrier=0"]
-    options += ["discard"] if fs.discard else []
-    options += [f"commit={fs.commit_s}"] if fs.commit_s else []
-    options += [] if fs.delalloc else ["nodelalloc"]
-    options += ["lazytime"] if fs.lazytime else []
-    options += [off for name, off in _CLEARED.items() if not getattr(fs, name)]
-    if fs.dioread_nolock is not None:
-        options.append("dioread_nolock" if fs.dioread_nolock else "dioread_lock")
-    values = (*_NUMBERS, "errors", "data_err")
-    return (*options, *(f"{name}={asked}" for name in values if (asked := getattr(fs, name)) is not None))
+def _mount_options(fs: Ext4) -> tuple[MountOption, ...]:
+    return (
+        *mounts.access_times(fs),
+        mounts.setting("data", fs.data, "ordered", always=True, checked=fs.has_journal),
+        mounts.switch("barrier", fs.barrier, off="nobarrier", given="barrier=0"),
+        mounts.switch("discard", fs.discard, on="discard"),
+        mounts.setting("commit", fs.commit_s, 5, always=True),
+        # data=journal makes the kernel turn delayed allocation off (ext4(5))
+        mounts.switch("delalloc", fs.delalloc, off="nodelalloc", checked=fs.data != "journal"),
+        *mounts.switched_on(fs, ("lazytime",)),
+        *mounts.switched_off(fs, _CLEARED),
+        *_direct_reads(fs),
+        *(mounts.setting(name, getattr(fs, name), usual) for name, usual in _VALUES.items()),
+    )
+
+
+def _direct_reads(fs: Ext4) -> tuple[MountOption, ...]:
+    if fs.dioread_nolock is None:
+        return ()
+    readings = (("dioread_nolock", "on"), ("dioread_lock", "off"), ("nodioread_nolock", "off"))
+    expected = mounts.Expectation("dioread_nolock", _on(fs.dioread_nolock), readings, "on")
+    return (MountOption(("dioread_nolock" if fs.dioread_nolock else "dioread_lock",), expected),)
 
 
 _CLEARED = {
@@ -141,34 +143,15 @@ _CLEARED = {
     "prefetch_block_bitmaps": "no_prefetch_block_bitmaps",
 }
 """Mount options that are on by default, with the words that clear them."""
-_NUMBERS = {"inode_readahead_blks": 32, "stripe": 0, "max_batch_time": 15000, "min_batch_time": 0}
-"""Mount options with a number, and the kernel's default, which it does not show."""
-
-
-def _expectations(fs: Ext4) -> tuple[Expectation, ...]:
-    # data=journal makes the kernel turn delayed allocation off (ext4(5))
-    delalloc = fs.delalloc and fs.data != "journal"
-    return (
-        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime),
-        *((value("data", fs.data, "ordered"),) if fs.has_journal else ()),
-        flag("barrier", fs.barrier, off="nobarrier"),
-        flag("discard", fs.discard, on="discard"),
-        value("commit", None if fs.commit_s is None else str(fs.commit_s), "5"),
-        *((flag("delalloc", delalloc, off="nodelalloc"),) if fs.data != "journal" else ()),
-        *_configured_expectations(fs),
-    )
-
-
-def _configured_expectations(fs: Ext4) -> tuple[Expectation, ...]:
-    """Return the expectations of options that are checked only when they are configured."""
-    found = [flag("lazytime", True, on="lazytime")] if fs.lazytime else []
-    found += [flag(name, False, off=off) for name, off in _CLEARED.items() if not getattr(fs, name)]
-    if fs.dioread_nolock is not None:
-        readings = (("dioread_nolock", "on"), ("dioread_lock", "off"), ("nodioread_nolock", "off"))
-        found.append(Expectation("dioread_nolock", _on(fs.dioread_nolock), readings, "on"))
-    found += [value("errors", fs.errors, "continue")] if fs.errors else []
-    found += [value("data_err", fs.data_err, "ignore")] if fs.data_err else []
-    return (*found, *(e for name, usual in _NUMBERS.items() for e in number(name, getattr(fs, name), usual)))
+_VALUES = {
+    "inode_readahead_blks": 32,
+    "stripe": 0,
+    "max_batch_time": 15000,
+    "min_batch_time": 0,
+    "errors": "continue",
+    "data_err": "ignore",
+}
+"""Mount options with a value, and the kernel's default, which it does not show."""
 
 
 def parse_dumpe2fs(text: str) -> dict[str, str]:

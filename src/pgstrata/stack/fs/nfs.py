@@ -9,24 +9,16 @@ import errno
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability, filesystem, named, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.stack import mounts
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, plan_filesystem, release_problem
-from pgstrata.stack.mounts import (
-    Expectation,
-    MountCheck,
-    atime_expectations,
-    atime_options,
-    flag,
-    number,
-    plan_mount,
-    value,
-)
+from pgstrata.stack.mounts import MountCheck, MountOption, plan_mount
 from pgstrata.stack.place import Place
 from pgstrata.stack.stage import Stage, mount_stage
 from pgstrata.stack.step import Attested, FreePath, OnHost, Step, planned
@@ -187,22 +179,37 @@ def _plan_export(fs: Nfs, path: str, place: Place) -> Step:
     )
 
 
-def mount_options(fs: Nfs) -> tuple[str, ...]:
+def mount_options(fs: Nfs) -> tuple[MountOption, ...]:
     """Return options for mount(8). retry=0: an unresponsive server is reported after one attempt, not after two
-    minutes."""
-    options = [f"vers={fs.version}", "proto=tcp", "hard" if fs.hard else "soft", "retry=0"]
-    options += [f"rsize={fs.rsize}"] if fs.rsize else []
-    options += [f"wsize={fs.wsize}"] if fs.wsize else []
-    options += [f"nconnect={fs.nconnect}"] if fs.nconnect else []
-    options += [f"{name}={asked}" for name in _VALUES if (asked := getattr(fs, name)) is not None]
-    options += [f"no{name}" for name in _SWITCHES if not getattr(fs, name)]
-    return (*options, *atime_options(noatime=fs.noatime, nodiratime=False))
+    minutes. Client and server negotiate sizes that are not configured."""
+    recovery = (("hard", "hard"), ("soft", "soft"), ("softerr", "softerr"))
+    how = "hard" if fs.hard else "soft"
+    return (
+        MountOption(
+            (f"vers={fs.version}", "proto=tcp"), mounts.Expectation("vers", fs.version, (("vers=", ""),), "none")
+        ),
+        MountOption((how, "retry=0"), mounts.Expectation("recovery", how, recovery, "none")),
+        mounts.setting("rsize", fs.rsize, "none"),
+        mounts.setting("wsize", fs.wsize, "none"),
+        mounts.setting("nconnect", fs.nconnect, 1, always=True),
+        mounts.setting("timeo", fs.timeo, -1),
+        mounts.setting("retrans", fs.retrans, -1),
+        mounts.setting("actimeo", fs.actimeo, "", checked=False),
+        *(_attribute_time(fs, name, usual) for name, usual in _ATTRIBUTE_TIMES_S.items()),
+        mounts.setting("lookupcache", fs.lookupcache, "all", shown=(fs.lookupcache or "").removesuffix("itive")),
+        mounts.setting("write", fs.write, "lazy"),
+        *mounts.switched_off(fs, {name: f"no{name}" for name in _SWITCHES}),
+        *mounts.access_times(fs),
+    )
 
 
-_VALUES = (
-    *("timeo", "retrans", "actimeo", "acregmin", "acregmax", "acdirmin", "acdirmax"),
-    *("lookupcache", "write"),
-)
+def _attribute_time(fs: Nfs, name: str, usual: int) -> MountOption:
+    """Return a time of the attribute cache; `actimeo` sets those that are not configured."""
+    own = mounts.setting(name, getattr(fs, name), usual)
+    of_all = mounts.setting(name, fs.actimeo, usual)
+    return own if own.words else replace(of_all, words=())
+
+
 _SWITCHES = ("ac", "cto", "rdirplus", "sharecache", "resvport", "lock", "acl")
 """Options that are on by default; the kernel shows them with `no` when they are off."""
 _ATTRIBUTE_TIMES_S = {"acregmin": 3, "acregmax": 60, "acdirmin": 30, "acdirmax": 60}
@@ -211,33 +218,7 @@ _ATTRIBUTE_TIMES_S = {"acregmin": 3, "acregmax": 60, "acdirmin": 30, "acdirmax":
 
 def _mount_check(fs: Nfs, source: str, place: Place) -> MountCheck:
     fstype = "nfs" if fs.version == "3" else "nfs4"
-    return MountCheck(place.role, place.mount_point, fstype, source, expectations(fs))
-
-
-def expectations(fs: Nfs) -> tuple[Expectation, ...]:
-    """Return the expected /proc/self/mountinfo; client and server negotiate sizes that are not configured."""
-    recovery = (("hard", "hard"), ("soft", "soft"), ("softerr", "softerr"))
-    return (
-        Expectation("vers", fs.version, (("vers=", ""),), "none"),
-        Expectation("recovery", "hard" if fs.hard else "soft", recovery, "none"),
-        *((value("rsize", str(fs.rsize), "none"),) if fs.rsize else ()),
-        *((value("wsize", str(fs.wsize), "none"),) if fs.wsize else ()),
-        value("nconnect", None if fs.nconnect is None else str(fs.nconnect), "1"),
-        *atime_expectations(noatime=fs.noatime, nodiratime=False),
-        *_configured_expectations(fs),
-    )
-
-
-def _configured_expectations(fs: Nfs) -> tuple[Expectation, ...]:
-    """Return the expectations of options that are checked only when they are configured."""
-    found = [e for name in ("timeo", "retrans") for e in number(name, getattr(fs, name), -1)]
-    for name, usual in _ATTRIBUTE_TIMES_S.items():
-        asked = getattr(fs, name)
-        found += number(name, fs.actimeo if asked is None else asked, usual)
-    if fs.lookupcache:
-        found.append(value("lookupcache", fs.lookupcache.removesuffix("itive"), "all"))
-    found += [value("write", fs.write, "lazy")] if fs.write else []
-    return (*found, *(flag(name, False, off=f"no{name}") for name in _SWITCHES if not getattr(fs, name)))
+    return MountCheck(place.role, place.mount_point, fstype, source, mount_options(fs))
 
 
 @dataclass(frozen=True)

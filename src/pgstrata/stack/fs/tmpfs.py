@@ -6,16 +6,9 @@ from pgstrata.host.capabilities import Capability, filesystem
 from pgstrata.host.facts.system import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.stack import mounts
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, release_problem
-from pgstrata.stack.mounts import (
-    Expectation,
-    MountCheck,
-    atime_expectations,
-    atime_options,
-    flag,
-    plan_mount,
-    value,
-)
+from pgstrata.stack.mounts import MountCheck, MountOption, plan_mount
 from pgstrata.stack.place import Place
 from pgstrata.stack.sizing import Wanted, require_memory, require_size
 
@@ -27,30 +20,23 @@ PAGE_BYTES = 4096
 
 def plan_tmpfs(fs: Tmpfs, below: Below, place: Place) -> PlannedFilesystem:
     """Plan mounting an empty tmpfs."""
+    options = _mount_options(fs)
     return PlannedFilesystem(
-        steps=(plan_mount("tmpfs", _options(fs), SOURCE, place),),
+        steps=(plan_mount("tmpfs", options, SOURCE, place),),
         mount_point=place.mount_point,
-        checks=(MountCheck(place.role, place.mount_point, "tmpfs", SOURCE, _expectations(fs)),),
+        checks=(MountCheck(place.role, place.mount_point, "tmpfs", SOURCE, options),),
     )
 
 
-def _options(fs: Tmpfs) -> tuple[str, ...]:
-    options = [f"size={fs.size}"] if fs.size else []
-    options += [f"huge={fs.huge}"] if fs.huge else []
-    options += [f"nr_inodes={fs.nr_inodes}"] if fs.nr_inodes else []
-    options += ["noswap"] if fs.noswap else []
-    return (*options, *atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime))
-
-
-def _expectations(fs: Tmpfs) -> tuple[Expectation, ...]:
+def _mount_options(fs: Tmpfs) -> tuple[MountOption, ...]:
     # the kernel rounds up to whole pages and shows KiB; half of the memory is the default, which it does not show
     size = f"{-(-fs.size // PAGE_BYTES) * PAGE_BYTES // 1024}k" if fs.size else None
     return (
-        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime),
-        value("size", size, "half of the memory"),
-        value("huge", fs.huge, "never"),
-        *((value("nr_inodes", str(fs.nr_inodes), "half of the pages"),) if fs.nr_inodes else ()),
-        *((flag("noswap", True, on="noswap"),) if fs.noswap else ()),
+        mounts.setting("size", fs.size, "half of the memory", shown=size, always=True),
+        mounts.setting("huge", fs.huge, "never", always=True),
+        mounts.setting("nr_inodes", fs.nr_inodes, "half of the pages"),
+        *mounts.switched_on(fs, ("noswap",)),
+        *mounts.access_times(fs),
     )
 
 

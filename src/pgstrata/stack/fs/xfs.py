@@ -9,17 +9,10 @@ from dataclasses import dataclass
 from pgstrata.host.capabilities import Capability, everywhere, filesystem, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.xfs import INODES, METADATA, Xfs
+from pgstrata.stack import mounts
 from pgstrata.stack.fs.own_log import LogdevCheck, node_of, plan_log, prefixed, with_log
 from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem, block_size_problem, release_problem
-from pgstrata.stack.mounts import (
-    Expectation,
-    MountCheck,
-    atime_expectations,
-    atime_options,
-    flag,
-    plan_mount,
-    value,
-)
+from pgstrata.stack.mounts import MountCheck, MountOption, plan_mount
 from pgstrata.stack.place import Place
 from pgstrata.stack.safety import LABEL
 from pgstrata.stack.stage import mount_stage
@@ -46,7 +39,8 @@ def plan_xfs(fs: Xfs, below: Below, place: Place) -> PlannedFilesystem:
     stripe, notes = _alignment(fs, below.geometry)
     log = plan_log(fs, place)
     logdev = () if log is None else (prefixed("logdev=", node_of(log)),)
-    mount = plan_mount("xfs", (*_options(fs), *logdev), node, place)
+    options = _mount_options(fs)
+    mount = plan_mount("xfs", (*options, *logdev), node, place)
     mkfs = planned(
         "mkfs.xfs", _mkfs_options(fs, stripe), ["-l", *logdev] if logdev else [], node, timeout_s=MKFS_TIMEOUT_S
     )
@@ -58,7 +52,7 @@ def plan_xfs(fs: Xfs, below: Below, place: Place) -> PlannedFilesystem:
         ),
         mount_point=place.mount_point,
         checks=(
-            MountCheck(place.role, place.mount_point, "xfs", node, _expectations(fs)),
+            MountCheck(place.role, place.mount_point, "xfs", node, options),
             XfsCheck(place.role, place.mount_point, fs, stripe),
         ),
         notes=notes,
@@ -114,26 +108,16 @@ _FLAGS = ("lazytime", "inode32", "noalign", "swalloc", "wsync")
 """Mount options that are off by default and shown by their own names."""
 
 
-def _options(fs: Xfs) -> tuple[str, ...]:
-    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime)]
-    options += ["discard"] if fs.discard else []
-    options += [f"logbufs={fs.logbufs}"] if fs.logbufs else []
-    options += [f"logbsize={fs.logbsize}"] if fs.logbsize else []
-    options += [f"allocsize={fs.allocsize}"] if fs.allocsize else []
-    options += ["largeio"] if fs.largeio else []
-    return (*options, *(name for name in _FLAGS if getattr(fs, name)))
-
-
-def _expectations(fs: Xfs) -> tuple[Expectation, ...]:
+def _mount_options(fs: Xfs) -> tuple[MountOption, ...]:
     # kernels differ in whether they show the default of logbufs and logbsize, so these count when asked for alone
     return (
-        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime),
-        flag("discard", fs.discard, on="discard"),
-        flag("largeio", fs.largeio, on="largeio"),
-        value("allocsize", _kib(fs.allocsize), "dynamic"),
-        *((value("logbufs", str(fs.logbufs), "8"),) if fs.logbufs else ()),
-        *((value("logbsize", _kib(fs.logbsize), "32k"),) if fs.logbsize else ()),
-        *(flag(name, True, on=name) for name in _FLAGS if getattr(fs, name)),
+        *mounts.access_times(fs),
+        mounts.switch("discard", fs.discard, on="discard"),
+        mounts.setting("logbufs", fs.logbufs, 8),
+        mounts.setting("logbsize", fs.logbsize, "32k", shown=_kib(fs.logbsize)),
+        mounts.setting("allocsize", fs.allocsize, "dynamic", shown=_kib(fs.allocsize), always=True),
+        mounts.switch("largeio", fs.largeio, on="largeio"),
+        *mounts.switched_on(fs, _FLAGS),
     )
 
 

@@ -273,7 +273,7 @@ def pool_check(fs: ZfsPool, below: Below, parts: Mapping[str, PlannedLayer], pla
 def _checks(fs: Zfs, datasets: Mapping[str, tuple[str, Mapping[str, str]]], place: Place) -> tuple[Check, ...]:
     checks: list[Check] = []
     for name, (mount, asked) in datasets.items():
-        checks.append(MountCheck(f"{place.role} {name}", mount, "zfs", f"{place.name}/{name}", ()))
+        checks.append(MountCheck(f"{place.role} {name}", mount, "zfs", f"{place.name}/{name}"))
         checks.append(DatasetCheck(place.role, f"{place.name}/{name}", asked))
     for name, value in fs.module.items():
         checks.append(SettingCheck(f"zfs module {name}", f"{PARAMETERS}/{name}", str(value)))
