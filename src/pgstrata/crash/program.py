@@ -219,7 +219,7 @@ def _record_step(setup: TrialSetup, request: CrashRequest) -> Step:
         size.spread_s > 0
     )
     tells += ["the load is ended after them"] if load else []
-    return Step(f"record {SHOWN[request.script]}", _planned(*load, client), act=_record, tells=tuple(tells))
+    return Step(f"record {SHOWN[request.script]}", (*load, *_planned(client)), act=_record, tells=tuple(tells))
 
 
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:

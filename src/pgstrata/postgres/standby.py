@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
 
 from pgstrata.host.protocol import Command
 from pgstrata.postgres.server import SUPERUSER, Server
@@ -51,9 +52,9 @@ FROM pg_stat_activity WHERE wait_event = 'SyncRep'
 
 
 def render_access(driver: str, nodes: Sequence[str]) -> tuple[str, ...]:
-    """Lines of pg_hba.conf: pgbench from its node, and standbys from any node, as each may become the primary."""
+    """Lines of pg_hba.conf: the load from its place, and standbys from any node, as each may become the primary."""
     return (
-        f"host all {SUPERUSER} {driver}/32 scram-sha-256",
+        f"host all {SUPERUSER} {ipaddress.ip_network(driver)} scram-sha-256",
         *(f"host replication {STANDBY_ROLE} {address}/32 scram-sha-256" for address in nodes),
     )
 
@@ -100,10 +101,9 @@ def password_of(passfile: str) -> str:
     return passfile.rstrip("\n").rpartition(":")[2]
 
 
-def plan_passfile(server: Server, name: str) -> tuple[Command, Command]:
-    """A file that only the server's user can read; its text comes by standard input of the second command."""
-    path = f"{server.run_directory}/{name}"
-    return server.as_user("install", "--mode", "0600", "/dev/null", path), server.as_user("tee", path)
+def plan_passfile(path: str, as_user: Callable[..., Command]) -> tuple[Command, Command]:
+    """A file that only one user can read; its text comes by standard input of the second command."""
+    return as_user("install", "--mode", "0600", "/dev/null", path), as_user("tee", path)
 
 
 def connection(server: Server, upstream: str, port: int, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Processor time that was not the trial's during a run."""
+"""Processor time during a run: what was not the trial's, and what the client's host used."""
 
 from __future__ import annotations
 
@@ -24,3 +24,17 @@ class OthersUse(BaseModel):
             elapsed_s=self.elapsed_s + other.elapsed_s,
             processors=max(self.processors, other.processors),
         )
+
+
+class ClientUse(BaseModel):
+    """Work of a client on a host of its own during a run, and the network between."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    host: str
+    busy_s: float = Field(ge=0)
+    """Processor time of everything on that host."""
+    elapsed_s: float = Field(ge=0)
+    processors: int = Field(ge=0)
+    round_trip_ms: float | None = Field(None, ge=0)
+    """Median time of an empty statement before the run."""

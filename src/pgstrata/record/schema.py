@@ -54,7 +54,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pgstrata.record.others_use import OthersUse
+from pgstrata.record.others_use import ClientUse, OthersUse
 from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.campaign import Campaign, Slices, Trial
 from pgstrata.spec.stack import Stack
@@ -384,6 +384,8 @@ class CellResult(Record):
     """Work of the modelled disks; none for disks that keep no account."""
     others: OthersUse | None = None
     """None for imports, and in records of versions that did not count it."""
+    client: ClientUse | None = None
+    """None for a client on the server's host."""
     nodes: tuple[NodeUse, ...] = ()
     """Work of a cluster's nodes; none for a server that is alone, or in records of versions that did not count them."""
     slices: tuple[SliceResult, ...] = ()

@@ -10,6 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pgstrata.errors import UsageError
 from pgstrata.spec.checks import (
     Refused,
+    refuse_client,
     refuse_far_nodes,
     refuse_keep,
     refuse_models_alike,
@@ -225,6 +226,7 @@ class Campaign(Model):
         refuse_servers(self)
         refuse_prepared(self.stacks, self.workload.protocol)
         refuse_far_nodes(self)
+        refuse_client(self)
         refuse_models_alike(self.stacks)
         if self.runs.load == "keep":
             refuse_keep(self.stacks, scales=len(set(self.workload.scale)), aa=self.runs.aa)
@@ -256,6 +258,11 @@ class Campaign(Model):
             raise Refused(
                 "hosts goes with the comparison alone, not with latency, soak or crash", "run those on one host"
             )
+
+    @property
+    def client(self) -> str:
+        """The host that runs the load's program; empty for the server's own."""
+        return self.workload.client.host if self.workload.client is not None else ""
 
     def stack(self, name: str) -> Stack:
         """The stack of that name; KeyError if there is none."""

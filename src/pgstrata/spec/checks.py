@@ -136,6 +136,28 @@ def refuse_far_nodes(campaign: Campaign) -> None:
         )
 
 
+def refuse_client(campaign: Campaign) -> None:
+    """Raise Refused for campaign features that a client on a host of its own does not support."""
+    client = campaign.workload.client
+    if client is None:
+        return
+    own = f"workload.client is {client.host}, which goes with"
+    if clusters := [stack.name for stack in campaign.stacks if stack.topology is not None]:
+        raise Refused(f"{own} single servers: stack {clusters[0]!r} has a node for its client", "leave client out")
+    if campaign.hosts:
+        raise Refused(f"{own} one host, not with hosts", "host: ssh://db1")
+    if client.host == campaign.host:
+        raise Refused("workload.client is the host of the server", "leave client out")
+    if campaign.host == LAB or (campaign.host.startswith(RUNNING_LAB) != client.host.startswith(RUNNING_LAB)):
+        raise Refused(
+            f"workload.client is {client.host} and host {campaign.host}: lab machines that were started together "
+            "reach one another, and no other host",
+            "pgstrata lab up --count 2, then host: lab/lab-1 and client: lab/lab-2",
+        )
+    if campaign.runs.load == "keep":
+        raise Refused(f"{own} stacks that are built for each run, not with runs.load: keep", "load: copy")
+
+
 def refuse_prepared(stacks: tuple[Stack, ...], protocol: str) -> None:
     """Raise Refused for prepared statements over a pooler: the next transaction gets another session, which lacks
     them."""
@@ -220,6 +242,7 @@ def _not_on_servers(campaign: Campaign) -> Iterator[str]:
         "workload.sql": workload.sql,
         "workload.pg_restore": workload.pg_restore,
         "workload.tablespace": workload.tablespace,
+        "workload.client": workload.client is not None,
         f"driver: {workload.driver.kind}": workload.driver.kind != "pgbench",
     }
     yield from (key for key, is_set in refused.items() if is_set)

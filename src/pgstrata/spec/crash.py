@@ -48,10 +48,10 @@ def _named(text: str) -> Stack:
 
 
 def crash_campaign(campaign: Campaign, *, loaded: bool = False) -> Campaign:
-    """The same stacks on recorded disks, `loaded` with room for the campaign's workload. UsageError names the first
-    stack without crash trials."""
+    """The same stacks on recorded disks, `loaded` with room for the campaign's workload, which then runs on their host.
+    UsageError names the first stack without crash trials."""
     shown = " ".join(stack.name for stack in campaign.stacks)
-    workload = campaign.workload if loaded else LEDGER
+    workload = campaign.workload.model_copy(update={"client": None}) if loaded else LEDGER
     size_bytes = DISK_BYTES + (LOAD_ROOM * _data_bytes(workload) if loaded else 0)
     stacks = tuple(_recorded(stack, size_bytes) for stack in campaign.stacks)
     return campaign.model_copy(update={"name": f"crash {shown}"[:120], "stacks": stacks, "workload": workload})

@@ -46,6 +46,8 @@ def _prevented(campaign: Campaign) -> Iterator[str]:
         yield f"runs of the driver {workload.driver.kind} cannot be cut"
     if workload.transactions is not None:
         yield "workload.transactions does not bound the time of a run"
+    if workload.client is not None:
+        yield "the client is on another host"
     if runs.load == "keep":
         yield "runs.load is keep"
     if runs.precondition == "steady":

@@ -13,12 +13,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pgstrata.errors import UsageError
 from pgstrata.spec.checks import Refused, stack_problem, volume_problem
 from pgstrata.spec.durability_class import Parity
-from pgstrata.spec.hosts.lab import MACHINE_NAME, RUNNING_LAB
-from pgstrata.spec.hosts.node_network import underlay_problem
-from pgstrata.spec.hosts.ssh_target import parse_target
+from pgstrata.spec.hosts.reached import private_address, reached_host
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.media import MediaDevice
@@ -179,12 +176,6 @@ MOST_STANDBYS = 8
 """The default of max_wal_senders (10) leaves two for base backups."""
 
 
-def _private(address: str | None) -> str | None:
-    if address is not None and (problem := underlay_problem(address)):
-        raise ValueError(problem)
-    return address
-
-
 class Standby(Model):
     """Volumes and settings of a standby. Anything omitted is as on the primary, with volumes of the same kind."""
 
@@ -201,19 +192,13 @@ class Standby(Model):
     )
 
     _as_text = field_validator("settings", mode="before")(_as_text)
-    _private = field_validator("address")(_private)
+    _private = field_validator("address")(private_address)
 
     @field_validator("host")
     @classmethod
     def _reached(cls, text: str | None) -> str | None:
-        if text is None or re.fullmatch(RUNNING_LAB + MACHINE_NAME, text):
-            return text
-        try:
-            return parse_target(text).text
-        except UsageError as error:
-            raise Refused(
-                f"a node is on the campaign's host, behind ssh or on a lab machine: {error.message}", error.hint
-            ) from None
+        whose = "a node is on the campaign's host, behind ssh or on a lab machine"
+        return None if text is None else reached_host(text, whose)
 
     @model_validator(mode="after")
     def _addressed(self) -> Standby:
@@ -271,7 +256,7 @@ class Topology(Model):
         None, description="of the primary's host, where those of standbys reach it; private, and by default found out"
     )
 
-    _private = field_validator("address")(_private)
+    _private = field_validator("address")(private_address)
 
     @model_validator(mode="before")
     @classmethod

@@ -14,6 +14,7 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.checks import Refused
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.drivers.registry import default_driver, register_drivers
+from pgstrata.spec.hosts.reached import LoadClient
 from pgstrata.spec.model import DurationS, Model, Name
 from pgstrata.spec.printable import LONGEST_NAME, plain_name
 from pgstrata.spec.scripts import Script, joined, parse_scripts, short_scripts
@@ -38,8 +39,8 @@ def _as_scripts(value: Any) -> Any:
     return joined(found) if isinstance(found, list | tuple) and all(isinstance(one, str) for one in found) else found
 
 
-def _as_driver(value: Any) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
+def _as_mapping(key: str) -> BeforeValidator:
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
 
 
 Scale = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -52,10 +53,14 @@ Variable = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"
 class Workload(Model):
     """A driver on every stack; lists of scripts, scales and clients span a grid of cells."""
 
-    driver: Annotated[Driver, BeforeValidator(_as_driver)] = Field(
+    driver: Annotated[Driver, _as_mapping("kind")] = Field(
         default_factory=default_driver, description="the program that runs the load: its name, or a mapping with `kind`"
     )
 
+    client: Annotated[LoadClient, _as_mapping("host")] | None = Field(
+        None,
+        description="another host that runs the program, by its name or with an address; the server listens for it",
+    )
     script: Annotated[tuple[Name, ...], BeforeValidator(_as_scripts)] = Field(
         ("tpcb-like",),
         description="tpcb-like, simple-update, select-only, or the path of an SQL script; a mix is one text, "
@@ -127,6 +132,11 @@ class Workload(Model):
                 f"two cells of the grid are both called {twice}: a script, scale or clients is there twice"
             )
         return self
+
+    @property
+    def over_tcp(self) -> bool:
+        """True if the program gets an address, a port and a password file instead of the server's socket."""
+        return self.client is not None or self.driver.over_tcp
 
     @property
     def duration_s(self) -> float | None:

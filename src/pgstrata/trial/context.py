@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from pgstrata.errors import TrialError
-from pgstrata.host.protocol import Host, Process
+from pgstrata.host.protocol import Command, Host, Process
 from pgstrata.postgres.database import Prewarmed
 from pgstrata.postgres.pooler import PgBouncer, Pgpool, Pooler, Sent
 from pgstrata.postgres.server import Listening, Server, ServerDirectories
 from pgstrata.postgres.standby import PRIMARY_PASSFILE, render_access
 from pgstrata.probe.acknowledged import Acknowledgements
 from pgstrata.probe.stale import Stale
-from pgstrata.record.others_use import OthersUse
+from pgstrata.record.others_use import ClientUse, OthersUse
 from pgstrata.record.recorder import TrialRecorder
 from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecord, SliceResult, SpaceRecord
 from pgstrata.spec.campaign import Trial
@@ -24,6 +24,7 @@ from pgstrata.spec.workload import Cell, Workload
 from pgstrata.stack.build import Built, attest
 from pgstrata.stack.network import DRIVER
 from pgstrata.stack.plan import NodePlan, PlanContext, StackPlan
+from pgstrata.stack.step import PlannedCommand
 from pgstrata.trial.events import AttestedRows
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.survey.host_survey import DATABASE, Site
@@ -76,6 +77,20 @@ class TrialSetup:
         return driver_of(self.workload)
 
     @property
+    def client(self) -> str:
+        """The host that the driver runs on; empty for the server's own."""
+        return self.site.campaign.client
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All hosts of a trial: those of its nodes, and of its client."""
+        return (*self.plan.hosts, *filter(None, [self.client]))
+
+    def driving(self, *commands: Command) -> tuple[PlannedCommand, ...]:
+        """Commands of the driver as a step has them, on its host."""
+        return tuple(PlannedCommand.of(command, self.client) for command in commands)
+
+    @property
     def further_settings(self) -> Mapping[str, str]:
         """Settings that keep a server quiet in the turns of others; the stack's own come first."""
         if self.trial.slices is None:
@@ -101,18 +116,33 @@ class TrialSetup:
     @property
     def target(self) -> Target:
         """The server, as the driver reaches it to load and check its tables: by its socket, or where it listens."""
-        return self._listening_target if self.workload.driver.over_tcp else self._socket_target
+        return self._listening_target if self.workload.over_tcp else self._socket_target
 
     @property
     def _listening_target(self) -> Target:
         network, listening = self.plan.network, self.server.listening
         assert listening is not None
-        return replace(
+        target = replace(
             self._socket_target,
             server=listening.address,
             enter=network.link(DRIVER).enter if network else None,
-            passfile=f"{self.server.run_directory}/{PRIMARY_PASSFILE}",
+            passfile=f"{self.client_directory}/{PRIMARY_PASSFILE}",
         )
+        if not self.client:
+            return target
+        installation = self.site.driving.installations[self.stack.name]
+        return replace(
+            target,
+            programs=installation.client_directory,
+            major=installation.client_major,
+            os_user=self.site.driving.user,
+            marker=self.plan.context.at(self.client).marker,
+        )
+
+    @property
+    def client_directory(self) -> str:
+        """A folder of the driver's user on its host."""
+        return run_directory(self.plan.context.at(self.client))
 
     @property
     def _socket_target(self) -> Target:
@@ -152,6 +182,10 @@ class TrialSetup:
         """Folder of a cell's output on the host until it is fetched."""
         return self.cell_folder_on("", cell)
 
+    def driver_folder(self, cell: Cell) -> str:
+        """The same on the driver's host."""
+        return self.cell_folder_on(self.client, cell)
+
     def cell_folder_on(self, host: str, cell: Cell) -> str:
         """The same on one of the hosts of its nodes."""
         return f"{self.outputs_on(host)}/cells/{cell.id}"
@@ -163,11 +197,10 @@ def _server(site: Site, plan: StackPlan, node: NodePlan) -> Server:
     own, context = site.sites[node.host], plan.context.at(node.host)
     tablespaces = plan.tablespace_directories if primary else {}
     listening, port = None, PORT
-    if network is None and site.campaign.workload.driver.over_tcp:
-        listening, port = (
-            Listening(LOOPBACK, lambda command: command, render_access(LOOPBACK, ())),
-            loopback_port(context),
-        )
+    if network is None and site.campaign.workload.over_tcp:
+        address, client = (site.address, site.driving.address) if site.campaign.client else (LOOPBACK, LOOPBACK)
+        listening = Listening(address, lambda command: command, render_access(client, ()))
+        port = own_port(context)
     elif network is not None:
         link = network.link(node.name)
         nodes = tuple(other.address for other in network.links if other.node != DRIVER)
@@ -185,8 +218,8 @@ def _server(site: Site, plan: StackPlan, node: NodePlan) -> Server:
     )
 
 
-def loopback_port(context: PlanContext) -> int:
-    """Return the port of a server that listens on a loopback address: below those that the kernel gives to clients
+def own_port(context: PlanContext) -> int:
+    """Return the port of a server that listens on an address of the host: below those that the kernel gives to clients
     (32768 and above, tcp(7)), another one for each trial."""
     return FIRST_PORT + int(hashlib.sha256(context.trial_id.encode()).hexdigest(), 16) % PORTS
 
@@ -208,6 +241,10 @@ class CellRun:
     wal_bytes: int = 0
     disks: tuple[DiskUse, ...] = ()
     others: OthersUse | None = None
+    client: ClientUse | None = None
+    """Work of the client's host; None where it is the server's."""
+    round_trip_ms: float | None = None
+    """Median time of an empty statement of a client on another host."""
     sent: Mapping[str, Sent] = field(default_factory=dict)
     """Statements that the pooler sent to each node during the run; empty without one."""
     stale: Mapping[str, Stale] = field(default_factory=dict)
@@ -238,6 +275,10 @@ class TrialContext:
     @property
     def host(self) -> Host:
         return self.setup.site.host
+
+    @property
+    def driver_host(self) -> Host:
+        return self.executor.host_of(self.setup.client)
 
     @property
     def site(self) -> Site:

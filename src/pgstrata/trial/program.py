@@ -63,7 +63,7 @@ class Program:
         )
         undos = tuple(
             PlannedStep(name=undo_name(host), commands=(), tells=tuple(self._undo_lines(host)))
-            for host in reversed(self.setup.plan.hosts)
+            for host in reversed(self.setup.hosts)
         )
         stack = self.setup.site.campaign.stack(trial.stack)
         given = self.setup.site.given_conf.get(stack.name)
@@ -159,7 +159,7 @@ def folder_steps(setup: TrialSetup) -> tuple[Step, ...]:
     An existing folder was not made by this trial, so its removal is not journaled. If another program creates it first,
     the undo leaves it alone because of its owner.
     """
-    return tuple(_folder_step(setup, host) for host in setup.plan.hosts)
+    return tuple(_folder_step(setup, host) for host in setup.hosts)
 
 
 def _folder_step(setup: TrialSetup, host: str) -> Step:
@@ -179,6 +179,8 @@ def _make_folder(context: TrialContext, *, host: str) -> None:
     site = context.site.sites[host]
     for folder in (trial_directory(context.plan.context.at(host)), context.setup.outputs_on(host)):
         site.host.make_directory(folder, mode=0o710, group=site.user, new=True)
+    if host and host == context.setup.client:
+        site.host.make_directory(context.setup.client_directory, mode=0o700, owner=site.user, new=True)
 
 
 def memory_steps(setup: TrialSetup) -> tuple[Step, ...]:

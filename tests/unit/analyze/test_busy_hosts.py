@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pgstrata.analyze.campaign.evidence import busy_words
-from pgstrata.record.others_use import OthersUse
+from pgstrata.analyze.campaign.evidence import busy_words, client_words
+from pgstrata.record.others_use import ClientUse, OthersUse
 from pgstrata.record.schema import CellResult
 from pgstrata.spec.workload import Cell
 
@@ -34,3 +34,19 @@ def test_turns_add_up() -> None:
         used_s=10, stolen_s=20, elapsed_s=30, processors=4
     )
     assert turns == OthersUse(used_s=11, stolen_s=22, elapsed_s=33, processors=4)
+
+
+def test_the_client_s_host_and_the_network_are_told() -> None:
+    def driven(busy_s: float) -> CellResult:
+        use = ClientUse(host="ssh://loadgen", busy_s=busy_s, elapsed_s=10.0, processors=2, round_trip_ms=0.25)
+        return run(0.0).model_copy(update={"client": use})
+
+    assert list(client_words([run(0.0)])) == []
+    (idle,) = client_words([driven(1.0), driven(4.0)])
+    assert idle == (
+        "the load ran on ssh://loadgen: at most 20 % of its processors were busy, "
+        "a statement without work took 0.25 ms from there"
+    )
+    (busy,) = client_words([driven(1.0), driven(18.0)])
+    assert "at most 90 %" in busy
+    assert "may have set the limit" in busy

@@ -27,6 +27,10 @@ def test_only_the_nodes_come_by_tcp_and_with_a_password() -> None:
     )
 
 
+def test_an_address_of_ipv6_is_admitted_alone() -> None:
+    assert render_access("fd00::2", ()) == ("host all postgres fd00::2/128 scram-sha-256",)
+
+
 def test_no_statement_before_standbys_follow_waits_for_them() -> None:
     text = render_roles("one", "two", ["standby1"])
     assert text.splitlines()[0] == "SET synchronous_commit = local;"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pgstrata.host.facts.gather import Facts
 from pgstrata.postgres.binaries import Installation
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.notation.stack import parse_stack
+from pgstrata.spec.workload import Workload
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.survey import remote_nodes as far
 from pgstrata.trial.survey.host_survey import Site
@@ -51,16 +53,25 @@ Joined = Callable[..., Site]
 def joined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Joined:
     """Joins a site with another that differs by `theirs`; the hosts' tools are not asked."""
 
-    def join(text: str = STACK, *, address: str = "10.0.0.2", relay: bool = False, **theirs: Any) -> Site:
+    def join(
+        text: str = STACK,
+        *,
+        address: str = "10.0.0.2",
+        towards: str = "10.0.0.1",
+        relay: bool = False,
+        campaign: Mapping[str, Any] = MappingProxyType({}),
+        **theirs: Any,
+    ) -> Site:
         host = LocalHost(state_directory=str(tmp_path))
-        campaign = Campaign(name="x", stacks=(parse_stack(text),))
+        other_host = FakeHost(name="ssh://db2")
+        asked = Campaign(name="x", stacks=(parse_stack(text),), **campaign)
         other = {"facts": Facts({"machine id": "there"}, {}), **theirs}
         monkeypatch.setattr(far, "survey", lambda host, part, out: _site(host, part, **other))
         monkeypatch.setattr(far, "missing", lambda host, names: ())
         monkeypatch.setattr(far, "needs_relay", lambda host, stacks: relay)
         monkeypatch.setattr(far, "_address_of", lambda host: address)
-        monkeypatch.setattr(far, "_address_towards", lambda host, other: "10.0.0.1")
-        return add_remote_nodes(_site(host, campaign), {"ssh://db2": host}, tmp_path)
+        monkeypatch.setattr(far, "_address_towards", lambda host, other: towards)
+        return add_remote_nodes(_site(host, asked), {"ssh://db2": other_host}, tmp_path)
 
     return join
 
@@ -80,6 +91,20 @@ def test_a_server_that_another_host_lacks_is_lacking_for_the_stack(joined: Joine
     lacking = Unsupported(STACK, "PostgreSQL 17 is not on this host", ("install it",))
     site = joined(installations={}, unserved={STACK: lacking})
     assert site.unserved[STACK].reason == "on ssh://db2: PostgreSQL 17 is not on this host"
+
+
+def test_a_client_has_the_address_from_which_it_reaches_the_server(joined: Joined) -> None:
+    client = {"workload": Workload.model_validate({"client": "ssh://db2"})}
+    site = joined("ext4", campaign=client)
+    assert (site.address, site.driving.address, site.driving.campaign.stacks[0].data.fs.kind) == (
+        "10.0.0.1",
+        "10.0.0.1",
+        "tmpfs",
+    )
+    (line,) = far_notices(site)
+    assert "servers listen on 10.0.0.1 of local for the client on ssh://db2 (10.0.0.1) alone" in line
+    with pytest.raises(PreflightError, match=r"cannot listen for the client on .*is public"):
+        joined("ext4", campaign=client, towards="8.8.8.8")
 
 
 def test_a_public_address_is_refused(joined: Joined) -> None:

@@ -60,7 +60,8 @@ def _of_trial(trial: TrialData) -> Iterator[tuple[str, str]]:
     checked = trial.facts.checked if trial.facts is not None else {}
     yield from ((name, checked[name]) for name in SERVER_FACTS if name in checked)
     yield from (("data checksums", s.setting) for s in trial.settings if s.name == "data_checksums")
-    yield "client machine and network", _network(trial.stack)
+    clients = dict.fromkeys(cell.result.client.host for cell in trial.cells if cell.result.client is not None)
+    yield "client machine and network", f"client on {', '.join(clients)}" if clients else _network(trial.stack)
 
 
 def _network(stack: Stack) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import fmean
 
 from pgstrata.analyze.campaign.metrics import open_loop_of, run_metrics
 from pgstrata.analyze.campaign.scale import Metric, metric_of
@@ -30,6 +31,8 @@ from pgstrata.spec.workload import Cell
 SOAK_S = 1800.0
 BUSY_SHARE = 0.05
 """Share of a host's processors that others may use in a run before it is told: below it, clock ticks say little."""
+CLIENT_BUSY_SHARE = 0.8
+"""Share of the processors of a client's host above which they may limit the load."""
 MEASURED: tuple[Stage, ...] = (*COMPARISON, "latency")
 
 
@@ -266,7 +269,9 @@ class _Notices:
         for reason, trials in self.mixed.items():
             yield f"{'1 trial does' if len(trials) == 1 else f'{len(trials)} trials do'} not count: {reason}"
         results = [cell.result for cell in self.data.cells()]
-        yield from busy_words([run for result in results for run in (result, result.whole) if run is not None])
+        runs = [run for result in results for run in (result, result.whole) if run is not None]
+        yield from busy_words(runs)
+        yield from client_words(runs)
         yield from self._crowded()
         if _emulated(self.data):
             yield "functional only: measured on an emulated machine, throughput there says nothing about real storage"
@@ -290,6 +295,18 @@ class _Notices:
                 f"copy on write ({', '.join(wary)}): runs of {longest:.0f} s on fresh data cannot show a decline "
                 "over hours; two or three runs of an hour would"
             )
+
+
+def client_words(results: Sequence[CellResult]) -> Iterator[str]:
+    """Describe the work of a client on a host of its own, and the network between."""
+    found = [one.client for one in results if one.client is not None and one.client.elapsed_s * one.client.processors]
+    if not found:
+        return
+    busy = max(one.busy_s / (one.elapsed_s * one.processors) for one in found)
+    trips = [one.round_trip_ms for one in found if one.round_trip_ms is not None]
+    told = f", a statement without work took {fmean(trips):.2f} ms from there" if trips else ""
+    limit = "; the load's program may have set the limit: give it more processors" if busy > CLIENT_BUSY_SHARE else ""
+    yield f"the load ran on {found[0].host}: at most {100 * busy:.0f} % of its processors were busy{told}{limit}"
 
 
 def busy_words(results: Sequence[CellResult]) -> Iterator[str]:

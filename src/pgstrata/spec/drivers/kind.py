@@ -13,7 +13,7 @@ from pgstrata.spec.layers.kind import Kind
 if TYPE_CHECKING:
     from pgstrata.spec.workload import Workload
 
-COMMON_KEYS = frozenset({"driver", "script", "scale", "clients", "duration", "durations", "warmup", "freeze"})
+COMMON_KEYS = frozenset({"driver", "client", "script", "scale", "clients", "duration", "durations", "warmup", "freeze"})
 """Keys of `workload` that mean the same to every driver."""
 
 
@@ -32,7 +32,7 @@ class Driver(Kind):
     figures: ClassVar[tuple[str, ...]] = ()
     """Further metrics that every run of it has, besides `primary` and those of any run."""
     usual_scales: ClassVar[tuple[int, ...]] = ()
-    """Scales among which `quick` chooses; those of pgbench where there are none."""
+    """Scales among which `quick` chooses, the first is the default; those of pgbench where there are none."""
     reads_scripts: ClassVar[bool] = False
     """True if a script is a file of the user's or one of pgbench's; else it is a name that the driver knows."""
     files: ClassVar[tuple[str, ...]] = ()
@@ -42,21 +42,27 @@ class Driver(Kind):
 
     @classmethod
     def complete(cls, asked: Any) -> Any:
-        """Return the keys of a workload with the driver that its script means, and with the driver's first script."""
+        """Return the keys of a workload with the driver that its script means, and with this driver's first script and
+        usual scale."""
         if not isinstance(asked, dict):
             return asked
         script, driver = asked.get("script"), asked.get("driver")
         single = script[0] if isinstance(script, list | tuple) and len(script) == 1 else script
         if driver is None:
             named = (kind for kind, model in cls.kinds.items() if isinstance(single, str) and single in model.scripts)
-            return {**asked, "driver": {"kind": kind}} if (kind := next(named, None)) else asked
+            driver = {"kind": kind} if (kind := next(named, None)) else None
         if isinstance(driver, dict) and "kind" not in driver:
             implied = (name for name, model in cls.kinds.items() if model.implied_by in driver)
             driver = {"kind": next(implied, ""), **driver}
-            asked = {**asked, "driver": driver}
         kind = driver.get("kind") if isinstance(driver, dict) else driver
-        scripts = cls.kinds[kind].scripts if isinstance(kind, str) and kind in cls.kinds else ()
-        return {**asked, "script": scripts[0]} if script is None and scripts else asked
+        model = cls.kinds.get(kind) if isinstance(kind, str) else None
+        usual = {"driver": driver}
+        if model is not None:
+            usual |= {"script": (*model.scripts, None)[0], "scale": (*model.usual_scales, None)[0]}
+        return {
+            **asked,
+            **{key: value for key, value in usual.items() if value and (key == "driver" or asked.get(key) is None)},
+        }
 
     @property
     def primary(self) -> str:

@@ -60,6 +60,7 @@ class Program(Driver):
     check: Words | None = Field(None, description="checks the data after load and runs; any exit code but 0 fails")
     tcp: bool = Field(False, description="connect by 127.0.0.1 and a password file ({passfile}, PGPASSFILE)")
     bytes_per_scale: ClassVar[int] = 2**30
+    usual_scales: ClassVar[tuple[int, ...]] = (1,)
     implied_by: ClassVar[str] = "run"
 
     @property

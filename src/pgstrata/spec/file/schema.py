@@ -144,6 +144,7 @@ def _open_stack(definitions: dict[str, Any]) -> None:
 
 def _open_workload(properties: dict[str, Any]) -> None:
     properties["driver"] = {"anyOf": [{"enum": [*Driver.offered_names()]}, properties["driver"]]}
+    properties["client"]["anyOf"].append({"type": "string"})
     for key in ("script", "scale", "clients"):
         items = properties[key]["items"]
         properties[key] = {"anyOf": [items, properties[key]], "description": properties[key].get("description", "")}

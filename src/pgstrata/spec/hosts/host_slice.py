@@ -1,10 +1,14 @@
-"""The part of a stack that is built on one host: what is asked of the stack there, as a stack of its own. Pure."""
+"""The part of a stack that is built on one host: what is asked of the stack there, as a stack of its own. Pure.
+
+On the host of the load's client that is only PostgreSQL's programs.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pgstrata.spec.stack import PRIMARY, Stack, Standby, Topology
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.stack import PRIMARY, Postgres, Stack, Standby, Topology, Volume
 
 if TYPE_CHECKING:
     from pgstrata.spec.campaign import Campaign
@@ -39,11 +43,20 @@ def _with(cluster: Topology, standbys: list[Standby]) -> Topology:
 
 
 def part_of_campaign(campaign: Campaign, host: str) -> Campaign:
-    """The parts of all stacks that have nodes on `host`."""
-    stacks = tuple(part_of(s, host) for s in campaign.stacks if not host or host in s.far_hosts)
+    """The parts of all stacks that have nodes on `host`, or their programs on that of the client."""
+    if host and host == campaign.client:
+        stacks = tuple(_programs_of(s) for s in campaign.stacks)
+    else:
+        stacks = tuple(part_of(s, host) for s in campaign.stacks if not host or host in s.far_hosts)
     return campaign.model_copy(update={"stacks": stacks})
 
 
 def far_hosts(campaign: Campaign) -> tuple[str, ...]:
-    """Hosts of nodes besides the campaign's own, each once."""
-    return tuple(dict.fromkeys(host for stack in campaign.stacks for host in stack.far_hosts))
+    """Hosts of nodes and of the client besides the campaign's own, each once."""
+    nodes = (host for stack in campaign.stacks for host in stack.far_hosts)
+    return tuple(dict.fromkeys(filter(None, (*nodes, campaign.client))))
+
+
+def _programs_of(stack: Stack) -> Stack:
+    source = {name: getattr(stack.postgresql, name) for name in ("installation", "major", "source")}
+    return Stack(name=stack.name, data=Volume(fs=Tmpfs()), postgresql=Postgres(**source))

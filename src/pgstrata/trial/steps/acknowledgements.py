@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from pgstrata.errors import PreflightError, TrialError
-from pgstrata.host.protocol import Command
 from pgstrata.postgres.server import SUPERUSER
 from pgstrata.postgres.standby import MARK_TABLE, PRIMARY_PASSFILE
 from pgstrata.probe.acknowledged import AWAITED, Position, let_go, parse_watched, plan_watcher
@@ -31,7 +30,7 @@ def watched_s(stack: Stack) -> float:
     return 0.0 if stack.topology is None else stack.topology.acknowledgements
 
 
-def acknowledgement_steps(setup: TrialSetup, cell: Cell, load: Command) -> tuple[Step, ...]:
+def acknowledgement_steps(setup: TrialSetup, cell: Cell, load: PlannedCommand) -> tuple[Step, ...]:
     """`load` is the concurrent load; empty unless configured."""
     cluster, network, seconds = setup.stack.topology, setup.plan.network, watched_s(setup.stack)
     if cluster is None or network is None or cluster.quorum is None or not seconds:
@@ -47,7 +46,7 @@ def acknowledgement_steps(setup: TrialSetup, cell: Cell, load: Command) -> tuple
         os_user=setup.site.user,
         marker=server.marker,
     )
-    commands = (PlannedCommand.of(load), PlannedCommand.of(network.link(PRIMARY).enter(watcher)))
+    commands = (load, PlannedCommand.of(network.link(PRIMARY).enter(watcher)))
     act = partial(_watch, cell=cell, awaited=awaited)
     return (Step(f"{cell.id}: acknowledgements of standbys", commands, act=act, expected_s=seconds + LONGER_S),)
 
@@ -91,7 +90,7 @@ def stale_s(stack: Stack) -> float:
     return 0.0 if stack.topology is None else stack.topology.stale_reads
 
 
-def stale_steps(setup: TrialSetup, cell: Cell, load: Command) -> tuple[Step, ...]:
+def stale_steps(setup: TrialSetup, cell: Cell, load: PlannedCommand) -> tuple[Step, ...]:
     """`load` is the concurrent load; empty unless configured."""
     network, seconds = setup.plan.network, stale_s(setup.stack)
     if network is None or not seconds:
@@ -108,7 +107,7 @@ def stale_steps(setup: TrialSetup, cell: Cell, load: Command) -> tuple[Step, ...
         passfile=f"{server.run_directory}/{PRIMARY_PASSFILE}",
         marker=server.marker,
     )
-    commands = (PlannedCommand.of(load), PlannedCommand.of(network.link(DRIVER).enter(reader)))
+    commands = (load, PlannedCommand.of(network.link(DRIVER).enter(reader)))
     act = partial(_read, cell=cell)
     return (Step(f"{cell.id}: reads on standbys", commands, act=act, expected_s=seconds + LONGER_S),)
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from pgstrata.errors import PgstrataError, TrialError
-from pgstrata.host.protocol import Command, CommandFailed, Process
+from pgstrata.host.protocol import Command, CommandFailed, Process, marked
 from pgstrata.postgres.database import plan_prewarm_standby
 from pgstrata.postgres.server import LOG_TAIL_LINES, SUPERUSER, Server
 from pgstrata.postgres.standby import (
@@ -100,8 +100,8 @@ def join_steps(setup: TrialSetup) -> tuple[Step, ...]:
         return ()
     server = setup.server
     passfiles = (
-        *server.planned(*plan_passfile(server, PRIMARY_PASSFILE)),
-        *(c for one in setup.standbys.values() for c in one.planned(*plan_passfile(one, STANDBY_PASSFILE))),
+        *_plan_passfile(server, PRIMARY_PASSFILE),
+        *(c for one in setup.standbys.values() for c in _plan_passfile(one, STANDBY_PASSFILE)),
     )
     roles = server.planned(server.plan_execute(""))
     stops = tuple(c for one in _followed(setup, cluster) for c in one.planned(one.plan_stop()))
@@ -117,6 +117,10 @@ def join_steps(setup: TrialSetup) -> tuple[Step, ...]:
         *(step for name in setup.standbys for step in _standby_steps(setup, cluster, name)),
         Step("stop the primary", stops, act=_stop_followed),
     )
+
+
+def _plan_passfile(server: Server, name: str) -> tuple[PlannedCommand, ...]:
+    return server.planned(*plan_passfile(f"{server.run_directory}/{name}", server.as_user))
 
 
 def _followed(setup: TrialSetup, cluster: Topology) -> tuple[Server, ...]:
@@ -402,15 +406,20 @@ def _waiting(context: TrialContext) -> Mapping[str, object] | None:
 
 def admission_steps(setup: TrialSetup) -> tuple[Step, ...]:
     """Return the step that admits the load by TCP to the running server; none for a load that uses the socket."""
-    if not setup.workload.driver.over_tcp:
+    if not setup.workload.over_tcp:
         return ()
-    server = setup.server
-    commands = server.planned(*plan_passfile(server, PRIMARY_PASSFILE), server.plan_execute(""))
+    target, server = setup.target, setup.server
+
+    def as_user(*argv: str) -> Command:
+        return Command(argv, user=target.os_user, env=marked(target.marker), cwd="/")
+
+    passfile = setup.driving(*plan_passfile(target.passfile, as_user))
+    commands = (*passfile, *server.planned(server.plan_execute("")))
     return (Step("password of the load", commands, act=_admit),)
 
 
 def _admit(context: TrialContext) -> None:
-    """Makes the password, which the server's user alone can read; the server stores its verifier."""
+    """Makes the password, which the driver's user alone can read; the server stores its verifier."""
     run, password = context.executor.run_next, secrets.token_hex(PASSWORD_BYTES)
     run()
     run(stdin=render_passfile(SUPERUSER, password))

@@ -47,6 +47,8 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
     raw = context.recorder.cell(cell.id, f"raw/{SAMPLES}").parent
     for name in _outputs(context):
         context.host.fetch(f"{folder}/{name}", str(raw / name))
+    for name in _driver_outputs(context):
+        context.driver_host.fetch(f"{context.setup.driver_folder(cell)}/{name}", str(raw / name))
     for host in context.setup.stack.far_hosts:
         _fetch_far(context, cell, host, raw)
     result = (_of_slices if run.slices else _of_whole_run)(context, cell, run, raw)
@@ -54,6 +56,7 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
         result = result.model_copy(update={"whole": _of_whole_run(context, cell, run.whole, raw)})
     context.recorder.write(f"cells/{cell.id}/result.json", result)
     context.host.remove(folder)
+    context.driver_host.remove(context.setup.driver_folder(cell))
     run.collected = True
 
 
@@ -123,19 +126,26 @@ def _fetch_far(context: TrialContext, cell: Cell, host: str, raw: Path) -> None:
     far.remove(folder)
 
 
-def _outputs(context: TrialContext) -> tuple[str, ...]:
-    stack = context.setup.stack
+def _driver_outputs(context: TrialContext) -> tuple[str, ...]:
+    """Names of the driver's outputs, on its host."""
     before = WARM_UP_OUTPUTS if context.setup.warmup_s > 0 else ()
     slices = context.trial.slices
-    if slices is not None:
-        before = (*before, *(name for number in range(slices.count) for name in slice_outputs(number)))
-        if not has_whole_run(context.trial):
-            return before
+    turns = (name for number in range(slices.count) for name in slice_outputs(number)) if slices else ()
+    return (*before, *turns, *(() if _in_slices_alone(context) else run_outputs(context.setup.driver)))
+
+
+def _in_slices_alone(context: TrialContext) -> bool:
+    return context.trial.slices is not None and not has_whole_run(context.trial)
+
+
+def _outputs(context: TrialContext) -> tuple[str, ...]:
+    """Names of the probes' outputs, on the server's host."""
+    stack = context.setup.stack
+    if _in_slices_alone(context):
+        return ()
     behind = acknowledgements.STALE_OUTPUTS if acknowledgements.stale_s(stack) else ()
     watched = acknowledgements.WATCHED_OUTPUTS if acknowledgements.watched_s(stack) else ()
     return (
-        *before,
-        *run_outputs(context.setup.driver),
         *PROBE_OUTPUTS,
         *behind,
         *watched,
@@ -153,17 +163,20 @@ def rescue_outputs(context: TrialContext) -> None:
 
 def _rescue(context: TrialContext, cell: Cell) -> None:
     raw = context.recorder.cell(cell.id, f"raw/{SAMPLES}").parent
-    folder = context.setup.cell_folder(cell)
-    for name in _outputs(context):
+    outputs = [(context.host, f"{context.setup.cell_folder(cell)}/{name}") for name in _outputs(context)]
+    folder = context.setup.driver_folder(cell)
+    for host, path in (*outputs, *((context.driver_host, f"{folder}/{name}") for name in _driver_outputs(context))):
+        kept = raw / path.rpartition("/")[2]
         with suppress(PgstrataError, OSError):
-            if not (raw / name).exists() and context.host.status(f"{folder}/{name}", follow=False) is not None:
-                context.host.fetch(f"{folder}/{name}", str(raw / name))
+            if not kept.exists() and host.status(path, follow=False) is not None:
+                host.fetch(path, str(kept))
 
 
 def _fetch_logs(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> list[Path]:
     """Fetches the driver's logs: plain files of the server's user under the names that this run gave them, of no more
     bytes than a run of that length can have written."""
-    workload, driver, logs = context.setup.workload, context.setup.driver, logs_folder(context.setup.cell_folder(cell))
+    setup = context.setup
+    workload, driver, logs = setup.workload, setup.driver, logs_folder(setup.driver_folder(cell))
     if not is_logged(context.setup, cell):
         return []
     slices = context.trial.slices
@@ -171,7 +184,8 @@ def _fetch_logs(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> l
     left = driver.most_log_bytes(workload, cell, length_s or workload.cell_duration_s(cell))
     names = [name for pid in run.pids for name in driver.log_names(workload, cell, pid)]
     for name in names:
-        left -= context.host.fetch(f"{logs}/{name}", str(raw / name), owner=context.site.user, most_bytes=left)
+        path, user = f"{logs}/{name}", context.site.driving.user
+        left -= context.driver_host.fetch(path, str(raw / name), owner=user, most_bytes=left)
     return [raw / name for name in names]
 
 
@@ -191,6 +205,7 @@ def cell_result(cell: Cell, run: CellRun, found: ToolRun, checkpoints: int | Non
             "open_loop": cell.rate_tps is not None,
             "disks": run.disks,
             "others": run.others,
+            "client": run.client,
             "extra": {name: value for name, value in found.figures.items() if name not in named},
         }
     )

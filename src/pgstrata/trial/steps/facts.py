@@ -18,6 +18,7 @@ from pgstrata.spec.layers.kind import MEMORY, Device
 from pgstrata.trial.context import TrialContext
 
 BUSY_SAMPLE_S = 0.1
+CLIENT_FACTS = ("operating system", "version of ")
 
 
 def record_facts(context: TrialContext) -> None:
@@ -34,6 +35,10 @@ def record_facts(context: TrialContext) -> None:
         checked |= {f"{what} of {name}": value for what, value in site.facts.checked.items()}
     with context.host.looking():
         told = {**found.told, **_now(context.host), "PostgreSQL build": installation.exact}
+    if client := context.setup.client:
+        site = context.site.driving
+        told |= {f"{what} of {client}": v for what, v in site.facts.told.items() if what.startswith(CLIENT_FACTS)}
+        told[f"PostgreSQL programs of {client}"] = site.installations[context.plan.stack.name].title
     if installation.configured:
         told["PostgreSQL configured with"] = installation.configured
     for name, site in context.site.sites.items():

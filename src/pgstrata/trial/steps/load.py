@@ -228,7 +228,8 @@ def fill_step(setup: TrialSetup) -> Step:
     if own is None:
         filled = setup.driver.plan_load(data_request(setup))
         checks = setup.driver.plan_check(data_request(setup), fresh=True)
-        return Step("load", _planned(*filled, *([vacuum] if workload.freeze else []), *checks), act=_fill)
+        vacuumed = _planned(*([vacuum] if workload.freeze else []))
+        return Step("load", (*setup.driving(*filled), *vacuumed, *setup.driving(*checks)), act=_fill)
     there = _sent_database(setup)
     if workload.pg_restore is not None:
         load = plan_pg_restore(server, DATABASE, there, workload.jobs, USER_FILE_TIMEOUT_S)

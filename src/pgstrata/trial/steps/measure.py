@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 
 from pgstrata.errors import TrialError, TrialExcluded
 from pgstrata.host.capabilities import DROP_CACHES
@@ -22,7 +24,7 @@ from pgstrata.postgres.database import (
     prewarm,
     wal_position_bytes,
 )
-from pgstrata.record.others_use import OthersUse
+from pgstrata.record.others_use import ClientUse, OthersUse
 from pgstrata.record.recorder import utc_now
 from pgstrata.record.schema import Moment, SliceResult
 from pgstrata.spec.side_by_side import has_whole_run
@@ -77,6 +79,8 @@ WINDOWS = 5
 SETTLED_RANGE = 0.20
 SETTLED_TREND = 0.10
 _OUR_PROGRAMS = ("strata-disk",)
+ROUND_TRIPS, ROUND_TRIP_TIMEOUT_S = 50, 60.0
+_TIMED = re.compile(r"^Time: (\d+(?:\.\d+)?) ms", re.MULTILINE)
 
 
 def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
@@ -95,6 +99,7 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
         *_far_cold_steps(setup, cell),
         step(f"start the server{several}", *start_commands(setup), size, act=_start, begins_turn=True),
         *(() if setup.stack.topology else admission_steps(setup)),
+        *_round_trip_steps(setup, cell),
         step("prewarm", plan_prewarm(server, DATABASE), *prewarm_commands(setup), act=_prewarm),
         *start_pooler_steps(setup, cell),
         *timing_steps(setup, cell, on=True),
@@ -138,11 +143,20 @@ def _step(
     )
 
 
+def _round_trip_steps(setup: TrialSetup, cell: Cell) -> Iterator[Step]:
+    """Yield the time of the network between client and server; none for a client on the server's host."""
+    if setup.client:
+        ask = setup.target.psql(
+            "\\timing on\n" + "SELECT;\n" * ROUND_TRIPS, "--no-password", timeout_s=ROUND_TRIP_TIMEOUT_S
+        )
+        yield _step(setup, cell, "round trip of the client", *setup.driving(ask), act=_time_round_trip)
+
+
 def _check_steps(setup: TrialSetup, cell: Cell) -> Iterator[Step]:
     """Yield the check of the data after the run; none where the driver has no conditions, or the data is another."""
     commands = setup.driver.plan_check(data_request(setup), fresh=False) if setup.workload.scaled else ()
     if commands:
-        yield _step(setup, cell, "check the data", *commands, act=_check)
+        yield _step(setup, cell, "check the data", *setup.driving(*commands), act=_check)
 
 
 def _whole_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
@@ -163,7 +177,7 @@ def _whole_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
         wal,
         act=_measure,
         expected_s=_whole_s(setup, cell),
-        progress=_progress_path(setup, cell),
+        progress=None if setup.client else f"{setup.cell_folder(cell)}/{run_outputs(setup.driver)[1]}",
         begins_turn=True,
     )
     return (whole,)
@@ -190,10 +204,6 @@ def _slice_steps(setup: TrialSetup, cell: Cell) -> Iterator[Step]:
             expected_s=slices.length if slices else None,
             begins_turn=True,
         )
-
-
-def _progress_path(setup: TrialSetup, cell: Cell) -> str:
-    return f"{setup.cell_folder(cell)}/{run_outputs(setup.driver)[1]}"
 
 
 def _whole_s(setup: TrialSetup, cell: Cell) -> float | None:
@@ -241,39 +251,42 @@ def _drop_caches(site: Site) -> None:
 
 def _script_paths(setup: TrialSetup, cell: Cell) -> dict[str, str]:
     """Return the paths of the driver's files on the host."""
-    folder = f"{setup.cell_folder(cell)}/script"
+    folder = f"{setup.driver_folder(cell)}/script"
     return {path: f"{folder}/{name}" for path, name in setup.driver.files(setup.workload, cell).items()}
 
 
-def _plan_beside(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float) -> Command:
+def _plan_beside(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float) -> PlannedCommand:
     """Return the load of the measured run, for a run before or after it."""
     return plan_load(setup, cell, seed_step, duration_s, logged=False)
 
 
-def _plan_measured(setup: TrialSetup, cell: Cell) -> Command:
+def _plan_measured(setup: TrialSetup, cell: Cell) -> PlannedCommand:
     return plan_load(setup, cell, 0, _whole_s(setup, cell), logged=is_logged(setup, cell))
 
 
-def _plan_slice(setup: TrialSetup, cell: Cell, number: int) -> Command:
+def _plan_slice(setup: TrialSetup, cell: Cell, number: int) -> PlannedCommand:
     """Return one turn of the load; each touches other rows than the whole run and the turns before it."""
     length_s = setup.trial.slices.length if setup.trial.slices else None
     return plan_load(setup, cell, SLICE_SEED_STEP * (number + 1), length_s, logged=is_logged(setup, cell))
 
 
-def plan_load(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float | None, *, logged: bool) -> Command:
+def plan_load(
+    setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float | None, *, logged: bool
+) -> PlannedCommand:
     """Return one run of the driver."""
-    return setup.driver.plan_run(
+    run = setup.driver.plan_run(
         RunRequest(
             setup.driven,
             setup.workload,
             cell,
             seed=setup.trial.workload_seed + seed_step,
             duration_s=duration_s,
-            folder=logs_folder(setup.cell_folder(cell)),
+            folder=logs_folder(setup.driver_folder(cell)),
             files=_script_paths(setup, cell),
             logged=logged,
         )
     )
+    return PlannedCommand.of(run, setup.client)
 
 
 # ---------------------------------------------------------------- what the steps do
@@ -295,13 +308,15 @@ def _cool_far(context: TrialContext, *, cell: Cell, far: str) -> None:
 
 
 def prepare_folder(context: TrialContext, cell: Cell) -> None:
-    """Create the folder for output, and send the driver's files to it.
+    """Create the folders for output, and send the driver's files to its own.
 
-    It belongs to the caller, except for the folder of the logs, which the driver opens by itself.
+    They belong to the caller, except for the folder of the logs, which the driver opens by itself.
     """
-    host, user, folder = context.host, context.site.user, context.setup.cell_folder(cell)
+    host, user, folder = context.driver_host, context.site.driving.user, context.setup.driver_folder(cell)
     context.cell(cell)  # from now on there may be something to rescue
-    host.make_directory(folder, mode=0o710, group=user, new=True)
+    for name in dict.fromkeys(("", context.setup.client)):
+        site, own = context.site.sites[name], context.setup.cell_folder_on(name, cell)
+        site.host.make_directory(own, mode=0o710, group=site.user, new=True)
     host.make_directory(logs_folder(folder), mode=0o700, owner=user, new=True)
     paths = _script_paths(context.setup, cell)
     if paths:
@@ -315,15 +330,20 @@ def _start(context: TrialContext, *, cell: Cell) -> None:
     context.cell(cell).database_bytes_before = database_bytes(context.server, DATABASE)
 
 
+def _time_round_trip(context: TrialContext, *, cell: Cell) -> None:
+    times = [float(found) for found in _TIMED.findall(context.executor.run_next().stdout)]
+    context.cell(cell).round_trip_ms = median(times) if times else None
+
+
 def _prewarm(context: TrialContext, *, cell: Cell) -> None:
     context.cell(cell).prewarmed = prewarm(context.server, DATABASE)
     prewarm_standbys(context)
 
 
 def _warm_up(context: TrialContext, *, cell: Cell) -> None:
-    out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in WARM_UP_OUTPUTS)
+    out, err = (f"{context.setup.driver_folder(cell)}/{name}" for name in WARM_UP_OUTPUTS)
     _run_load(context, out, err)
-    seconds = context.setup.driver.parse_seconds(context.host.read_text(err))
+    seconds = context.setup.driver.parse_seconds(context.driver_host.read_text(err))
     context.cell(cell).settled = warmup_settled([row[1] or 0.0 for row in seconds])
 
 
@@ -346,15 +366,16 @@ def _attest(context: TrialContext, *, cell: Cell, moment: Moment) -> None:
 
 
 def _measure(context: TrialContext, *, cell: Cell) -> None:
-    run, folder = context.cell(cell), context.setup.cell_folder(cell)
+    run, folder = context.cell(cell), context.setup.driver_folder(cell)
     if run.slices:
         run.whole = run = CellRun()
     with _counting_wal(context, run), probing(context, cell):
         sent = read_sent(context)
-        counted, looked = read_accounts(context), read_processors(context)
+        counted, looked, at_client = read_accounts(context), read_processors(context), _read_client(context)
         run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
         run.pids.append(_run_load(context, *(f"{folder}/{name}" for name in run_outputs(context.setup.driver))))
         run.others = others_use(looked, read_processors(context))
+        run.client = _client_use(context, run, at_client)
         run.disks = disks_used(counted, read_accounts(context))
         refuse_untimed(run.disks)
         run.sent = sent_between(sent, read_sent(context))
@@ -372,7 +393,7 @@ def _counting_wal(context: TrialContext, run: CellRun) -> Iterator[None]:
 
 def _measure_slice(context: TrialContext, *, cell: Cell, number: int) -> None:
     """Run one turn: the load, then write everything to the medium."""
-    run, folder = context.cell(cell), context.setup.cell_folder(cell)
+    run, folder = context.cell(cell), context.setup.driver_folder(cell)
     with _counting_wal(context, run):
         counted, looked = read_accounts(context), read_processors(context)
         began_epoch_s = float(context.executor.run_next().stdout)
@@ -437,7 +458,7 @@ def refuse_throttled(before: int | None, after: int | None) -> None:
 
 def load_failure(context: TrialContext, errors_file: str, code: int) -> TrialError:
     """Return the error with the output of the driver and the server's log, which shows a full disk."""
-    said = [line for line in context.host.read_text(errors_file).splitlines() if "progress:" not in line]
+    said = [line for line in context.driver_host.read_text(errors_file).splitlines() if "progress:" not in line]
     log = [line for line in context.server.read_log().splitlines() if " PANIC: " in line or " FATAL: " in line]
     errors = [line for line in context.server.read_log().splitlines() if " ERROR: " in line]
     tail = "\n".join([*said[-5:], *(log or errors)[-3:]])
@@ -481,6 +502,29 @@ def read_processors(context: TrialContext) -> ProcessorsLook:
     with context.host.looking():
         counted = context.host.processor_seconds((context.site.user,), _OUR_PROGRAMS)
     return ProcessorsLook(time.monotonic(), counted)
+
+
+def _read_client(context: TrialContext) -> ProcessorsLook | None:
+    """Return the counters of the client's host now; None where it is the server's."""
+    if not context.setup.client:
+        return None
+    with context.driver_host.looking():
+        counted = context.driver_host.processor_seconds((), ())
+    return ProcessorsLook(time.monotonic(), counted)
+
+
+def _client_use(context: TrialContext, run: CellRun, before: ProcessorsLook | None) -> ClientUse | None:
+    """Return the work of the client's host since a look at it."""
+    now = _read_client(context)
+    if before is None or now is None:
+        return None
+    return ClientUse(
+        host=context.setup.client,
+        busy_s=max(0.0, now.counted.busy_s - before.counted.busy_s),
+        elapsed_s=max(0.0, now.at_s - before.at_s),
+        processors=now.counted.processors,
+        round_trip_ms=run.round_trip_ms,
+    )
 
 
 def others_use(before: ProcessorsLook, after: ProcessorsLook) -> OthersUse:

@@ -59,18 +59,24 @@ class Site:
     relayed: bool = False
     """True if packets between nodes are held back by a relay, because the kernel does not do it."""
     address: str = ""
-    """By which hosts of other nodes reach this one; empty where no node is elsewhere."""
+    """By which the other hosts reach this one; empty where there are none."""
     elsewhere: Mapping[str, Site] = field(default_factory=dict)
-    """Hosts of nodes that are not on this one, by their names: with the part of the campaign that is built there."""
+    """Hosts of nodes that are not on this one, and of the load's client, by their names: with their part of the
+    campaign."""
 
     @property
     def sites(self) -> Mapping[str, Site]:
         """All of them by name; this one's is empty."""
         return {"": self, **self.elsewhere}
 
+    @property
+    def driving(self) -> Site:
+        """The host that the load's program runs on."""
+        return self.sites[self.campaign.client]
+
     def sites_of(self, trial: Trial) -> Mapping[str, Site]:
-        """Return the sites that the nodes of a trial are on."""
-        far = self.campaign.stack(trial.stack).far_hosts
+        """Return the sites that the nodes of a trial and its client are on."""
+        far = (*self.campaign.stack(trial.stack).far_hosts, self.campaign.client)
         return {name: site for name, site in self.sites.items() if not name or name in far}
 
     @property

@@ -46,13 +46,13 @@ def run_preflight(site: Site) -> Preflight:
 
 
 def require_driver(site: Site) -> None:
-    """PreflightError if the host lacks what the load's driver needs."""
-    workload = site.campaign.workload
+    """PreflightError if the host that runs it lacks what the load's driver needs."""
+    workload, host = site.campaign.workload, site.driving.host
     driver = driver_of(workload)
-    lacking = lacking_of(site.host, driver.capabilities(workload))
+    lacking = lacking_of(host, driver.capabilities(workload))
     if lacking:
         raise PreflightError(
-            f"the driver {driver.name} cannot run on {site.host.name}: {'; '.join(one.reason for one in lacking)}",
+            f"the driver {driver.name} cannot run on {host.name}: {'; '.join(one.reason for one in lacking)}",
             hint=render_hints(hint for one in lacking for hint in (one.install, *one.further)),
         )
 
@@ -91,15 +91,20 @@ def asking_user(site: Site) -> str:
 def check_servers(site: Site, stacks: Sequence[str], user: str) -> tuple[Unsupported, ...]:
     """Return those of the stacks whose server cannot be as asked: a setting that this build does not have or a value
     that it refuses, or fewer connections than the workload opens. The programs are asked, as OS user `user`."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...], int], tuple[PreflightError, ...]] = {}
+    workload = site.campaign.workload
+    found: dict[tuple[str, tuple[tuple[str, str], ...], int, int], tuple[PreflightError, ...]] = {}
     unusable = []
     for name in stacks:
         installation = site.installations[name]
         settings = site.settings_of(site.campaign.stack(name))
         further = connections_of(site.campaign.stack(name))
-        what = (installation.bin_directory, tuple(sorted(settings.items())), further)
+        client_major = site.driving.installations[name].client_major
+        what = (installation.bin_directory, tuple(sorted(settings.items())), further, client_major)
         if what not in found:
-            found[what] = tuple(_problems(site, installation, settings, user, OWN_CONNECTIONS + further))
+            found[what] = (
+                *driver_of(workload).refusals(workload, client_major),
+                *_problems(site, installation, settings, user, OWN_CONNECTIONS + further),
+            )
         if problems := found[what]:
             unusable.append(Unsupported(name, all_at_once(problems).message, tuple(p.hint for p in problems)))
     return tuple(unusable)
@@ -109,8 +114,6 @@ def _problems(
     site: Site, installation: Installation, settings: Mapping[str, str], user: str, further: int
 ) -> Iterator[PreflightError]:
     """All that is wrong with a server; `further` connections are opened beside those of the load's clients."""
-    workload = site.campaign.workload
-    yield from driver_of(workload).refusals(workload, installation.client_major)
     checked = ask_settings(site.host, installation, user, settings)
     yield from checked.refusals
     try:

@@ -1,5 +1,5 @@
-"""Other hosts of a cluster's nodes: connected, looked over and made ready like the campaign's own, for the part of each
-stack that is built there.
+"""Other hosts of a cluster's nodes, or of the load's client: connected, looked over and made ready like the campaign's
+own, for their part of each stack.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pgstrata.host.protocol import CommandFailed, Host, command
 from pgstrata.spec.hosts.host_slice import far_hosts, part_of_campaign
 from pgstrata.spec.hosts.lab import RUNNING_LAB
 from pgstrata.spec.hosts.node_network import mixed_families, underlay_problem
+from pgstrata.spec.hosts.reached import LOCAL
 from pgstrata.spec.stack import Stack
 from pgstrata.stack.network import TUNNEL, VXLAN_PORT, needs_relay
 from pgstrata.stack.preflight import Preflight, missing, render_hints
@@ -26,13 +27,14 @@ SSH_CONNECTION = "SSH_CONNECTION"
 
 
 def add_remote_nodes(site: Site, hosts: Mapping[str, Host], out: Path) -> Site:
-    """The site with the other hosts of its campaign, as they are; PreflightError where the nodes of a stack cannot be
-    joined."""
+    """The site with the other hosts of its campaign, as they are; PreflightError where they cannot be joined."""
     assert set(hosts) == set(far_hosts(site.campaign))
     if not hosts:
         return site
     found = {name: survey(host, part_of_campaign(site.campaign, name), out) for name, host in hosts.items()}
     refuse_one_machine([site, *found.values()])
+    if site.campaign.client:
+        return _add_client(site, found[site.campaign.client])
     for far in found.values():
         _refuse_not_root(far)
         _refuse_other_version(site, far)
@@ -57,13 +59,31 @@ def add_remote_nodes(site: Site, hosts: Mapping[str, Host], out: Path) -> Site:
             f"hosts cannot be joined: {mixed}, and the ends of a tunnel are of one kind",
             hint="give an address of the same kind for each: `address` beside `host`, and of the topology",
         )
-    elsewhere = {name: replace(far, address=addresses[name]) for name, far in found.items()}
+    return _joined(site, addresses[""], {name: replace(far, address=addresses[name]) for name, far in found.items()})
+
+
+def _add_client(site: Site, client: Site) -> Site:
+    """The site with the host of the load's client, and the addresses by which they reach each other."""
+    asked, host = site.campaign.workload.client, client.host
+    assert asked is not None
+    local = host.name == LOCAL
+    address = asked.address or (_address_of(site.host) if local else _address_towards(site.host, _address_of(host)))
+    if problem := underlay_problem(address):
+        raise PreflightError(
+            f"the server on {site.host.name} cannot listen for the client on {host.name}: {problem}",
+            hint="give the server's address on a private network: client: {host: ..., address: 10.0.0.1}",
+        )
+    found = replace(client, address=_address_towards(host, address), caches_kept="")
+    return _joined(site, address, {site.campaign.client: found})
+
+
+def _joined(site: Site, address: str, elsewhere: Mapping[str, Site]) -> Site:
     unserved = {
         stack: replace(u, reason=f"on {name}: {u.reason}")
         for name, far in elsewhere.items()
         for stack, u in far.unserved.items()
     }
-    return replace(site, address=addresses[""], elsewhere=elsewhere, unserved={**unserved, **site.unserved})
+    return replace(site, address=address, elsewhere=elsewhere, unserved={**unserved, **site.unserved})
 
 
 def run_preflights(site: Site) -> Preflight:
@@ -71,7 +91,8 @@ def run_preflights(site: Site) -> Preflight:
     of its nodes cannot build, the stack lacks."""
     own = run_preflight(replace(site, campaign=part_of_campaign(site.campaign, "")))
     lacking = {u.stack for u in own.unsupported}
-    others = {name: run_preflight(far).unsupported for name, far in site.elsewhere.items()}
+    nodes = {name: far for name, far in site.elsewhere.items() if name != site.campaign.client}
+    others = {name: run_preflight(far).unsupported for name, far in nodes.items()}
     elsewhere = (replace(u, reason=f"on {name}: {u.reason}") for name, of_host in others.items() for u in of_host)
     unsupported = (*own.unsupported, *(u for u in elsewhere if u.stack not in lacking))
     require_some(site, unsupported)
@@ -81,6 +102,12 @@ def run_preflights(site: Site) -> Preflight:
 def far_notices(site: Site) -> Iterator[str]:
     """Yield what goes by networks that are not the trial's own."""
     for name, far in site.elsewhere.items():
+        if name == site.campaign.client:
+            yield (
+                f"servers listen on {site.address} of {site.host.name} for the client on {name} ({far.address}) alone, "
+                "by a password: statements and data travel there unencrypted"
+            )
+            continue
         yield (
             f"nodes on {name} are joined with those on {site.host.name} by UDP port {VXLAN_PORT}, "
             f"{far.address} and {site.address}: WAL and the base backup travel there unencrypted"
@@ -95,7 +122,7 @@ def refuse_one_machine(sites: list[Site]) -> None:
         if machine in machines:
             raise PreflightError(
                 f"{machines[machine]} and {site.host.name} are one machine",
-                hint="leave host out of the standbys that are to be where the primary is",
+                hint="leave host out of standbys that are to be where the primary is, and client out of workload",
             )
         machines[machine] = site.host.name
 
@@ -165,7 +192,7 @@ def _address_towards(host: Host, other: str) -> str:
         return parse_route(host.run(command("ip", "-json", "route", "get", other)).stdout)
     except (CommandFailed, NotUnderstood) as error:
         raise PreflightError(
-            f"{host.name} has no way to {other}, where nodes are to be: {error.message}",
+            f"{host.name} has no way to {other}, which it is to reach: {error.message}",
             hint="give an address that it reaches: `address` beside `host`",
         ) from error
 
