@@ -37,7 +37,7 @@ def test_its_host_has_the_programs_of_each_stack_and_no_volume_of_theirs() -> No
     assert part_of_campaign(found, "") == found
     part = part_of_campaign(found, "ssh://root@loadgen")
     assert [stack.name for stack in part.stacks] == ["ext4@wal=xfs", "xfs"]
-    assert {role: v.fs.kind for role, v in part.stacks[0].volumes.items()} == {"data": "tmpfs"}
+    assert {role: v.fs.kind for role, v in part.stacks[0].volumes.items()} == {"data": "dir"}
 
 
 def test_every_driver_takes_one() -> None:

@@ -96,11 +96,7 @@ def test_a_server_that_another_host_lacks_is_lacking_for_the_stack(joined: Joine
 def test_a_client_has_the_address_from_which_it_reaches_the_server(joined: Joined) -> None:
     client = {"workload": Workload.model_validate({"client": "ssh://db2"})}
     site = joined("ext4", campaign=client)
-    assert (site.address, site.driving.address, site.driving.campaign.stacks[0].data.fs.kind) == (
-        "10.0.0.1",
-        "10.0.0.1",
-        "tmpfs",
-    )
+    assert (site.address, site.driving.host.name, site.driving.address) == ("10.0.0.1", "ssh://db2", "10.0.0.1")
     (line,) = far_notices(site)
     assert "servers listen on 10.0.0.1 of local for the client on ssh://db2 (10.0.0.1) alone" in line
     with pytest.raises(PreflightError, match=r"cannot listen for the client on .*is public"):

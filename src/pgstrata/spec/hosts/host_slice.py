@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.stack import PRIMARY, Postgres, Stack, Standby, Topology, Volume
 
 if TYPE_CHECKING:
@@ -59,4 +59,4 @@ def far_hosts(campaign: Campaign) -> tuple[str, ...]:
 
 def _programs_of(stack: Stack) -> Stack:
     source = {name: getattr(stack.postgresql, name) for name in ("installation", "major", "source")}
-    return Stack(name=stack.name, data=Volume(fs=Tmpfs()), postgresql=Postgres(**source))
+    return Stack(name=stack.name, data=Volume(fs=Existing(path="/")), postgresql=Postgres(**source))
