@@ -81,10 +81,10 @@ def time_postgres(path: Path, folder: Path) -> tuple[float, list[float]]:
 def read_by(workers: int, path: Path) -> tuple[float, LogSummary]:
     """Seconds for the parts of a log, without the start of the processes that read them."""
     with opened_work(workers) as executor:
-        for future in [executor.submit(read_part, text) for text in log_parts([path], open_loop=False)[:workers]]:
+        for future in [executor.submit(read_part, *part) for part in log_parts([path], open_loop=False)[:workers]]:
             future.result()
         started = time.monotonic()
-        parts = [executor.submit(read_part, text) for text in log_parts([path], open_loop=False)]
+        parts = [executor.submit(read_part, *part) for part in log_parts([path], open_loop=False)]
         whole = merged(parse_summary(part.result()) for part in parts)
         return time.monotonic() - started, whole
 

@@ -34,8 +34,7 @@ from pgstrata.stack.device_id import parse_device_id
 from pgstrata.stack.fs.zfs_status import parse_zpool_status
 from pgstrata.stack.mounts import parse_mountinfo
 from pgstrata.stack.safety import parse_blkid, parse_wipefs
-from pgstrata.workload.fio import parse_fio
-from pgstrata.workload.pg_test_fsync import parse_pg_test_fsync
+from pgstrata.workload.medium import parse_fio, parse_pg_test_fsync
 from pgstrata.workload.pgbench_logs import summarise_logs
 from pgstrata.workload.pgbench_output import parse_init, parse_progress, parse_result
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import Command
 from pgstrata.probe.parse import device_rows, parse_lines, probe_cpu_s, system_rows
 from pgstrata.probe.start import SAMPLES, plan_host_probe, start_probes
-from pgstrata.workload.fio import FioResult, parse_fio, plan_fio
+from pgstrata.workload.medium import plan_fio
 
 DEVICE_BYTES = 128 << 20
 BLOCK_BYTES = 8192
@@ -30,7 +32,24 @@ def loop(tmp_path: Path) -> Iterator[str]:
     host.run(Command(("losetup", "--detach", node)))
 
 
-def sampled(loop: str, folder: Path, **job: object) -> tuple[FioResult, list[dict[str, object]], str]:
+@dataclass(frozen=True)
+class FioTotals:
+    """What fio did, by its own account."""
+
+    read_ios: int
+    read_bytes: int
+    write_ios: int
+    write_bytes: int
+    syncs: int
+
+    @classmethod
+    def of(cls, output: str) -> FioTotals:
+        (job,) = json.loads(output)["jobs"]
+        read, write = job["read"], job["write"]
+        return cls(read["total_ios"], read["io_bytes"], write["total_ios"], write["io_bytes"], job["sync"]["total_ios"])
+
+
+def sampled(loop: str, folder: Path, *further: str, **job: object) -> tuple[FioTotals, list[dict[str, object]], str]:
     """fio's own totals and the probe's samples, of which the first is from before and the last from after."""
     host = LocalHost()
     status = host.status(loop)
@@ -38,7 +57,8 @@ def sampled(loop: str, folder: Path, **job: object) -> tuple[FioResult, list[dic
     major, minor = status.device
     probes = start_probes(host, str(folder), plan_host_probe(f"{major}:{minor}"))
     try:
-        result = parse_fio(host.run(plan_fio(loop, **job)).stdout)  # type: ignore[arg-type]
+        planned = plan_fio(loop, **job)  # type: ignore[arg-type]
+        result = FioTotals.of(host.run(replace(planned, argv=(*planned.argv, *further))).stdout)
     finally:
         probes.stop()
     return result, parse_lines((folder / SAMPLES).read_text()), f"{major}:{minor}"
@@ -58,7 +78,7 @@ def test_writes_bytes_and_flushes_are_fios(loop: str, tmp_path: Path, fsync_ever
     writes is fio's plus that of the flushes.
     """
     fio, samples, device = sampled(
-        loop, tmp_path, pattern="randwrite", size_bytes=4 << 20, block_bytes=BLOCK_BYTES, fsync_every=fsync_every
+        loop, tmp_path, f"--fsync={fsync_every}", pattern="randwrite", size_bytes=4 << 20, block_bytes=BLOCK_BYTES
     )
     assert fio.write_bytes == 4 << 20
     assert grown(samples, device, 6) * SECTOR_BYTES == fio.write_bytes
@@ -72,7 +92,7 @@ def test_writes_bytes_and_flushes_are_fios(loop: str, tmp_path: Path, fsync_ever
 def test_rates_add_up_to_fios_totals(loop: str, tmp_path: Path) -> None:
     """Rates times their intervals give back the counters, so that nothing is lost between samples."""
     fio, samples, device = sampled(
-        loop, tmp_path, pattern="randwrite", size_bytes=64 << 20, fsync_every=8, runtime_s=3, rate_iops=150
+        loop, tmp_path, "--fsync=8", "--rate_iops=150", pattern="randwrite", size_bytes=64 << 20, runtime_s=3
     )
     origin = float(samples[0]["time"])  # type: ignore[arg-type]
     rows = device_rows(samples, {device: "data"}, origin)

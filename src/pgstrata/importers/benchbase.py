@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import UsageError
-from pgstrata.importers.source import read_json, read_text
-from pgstrata.importers.tool import Importer, ToolFile
-from pgstrata.workload.tool_run import Row, ToolRun, number, whole
+from pgstrata.importers.source import Importer, ToolFile, read_json, read_text
+from pgstrata.workload.tool_run import Row, ToolRun, known, number, whole
 
 _THROUGHPUT, _GOODPUT = "Throughput (requests/second)", "Goodput (requests/second)"
 _RAW = (
@@ -82,11 +81,7 @@ def _summary(path: Path, value: Any) -> ToolRun:
     return ToolRun(
         str(path),
         script,
-        {
-            "throughput_rps": throughput,
-            **({"goodput_rps": goodput} if goodput is not None else {}),
-            **({"latency_avg_ms": latency_ms["Average"]} if "Average" in latency_ms else {}),
-        },
+        known(throughput_rps=throughput, goodput_rps=goodput, latency_avg_ms=latency_ms.get("Average")),
         scale=whole(value.get("scalefactor")),
         clients=clients,
         result={
@@ -178,10 +173,7 @@ def _windows(path: Path, text: str) -> ToolFile:
     run = ToolRun(
         str(path),
         _script(path),
-        {
-            "throughput_rps": sum(rates) / len(rates),
-            **({"latency_avg_ms": mean_ms} if mean_ms is not None else {}),
-        },
+        known(throughput_rps=sum(rates) / len(rates), latency_avg_ms=mean_ms),
         result={"duration_s": end_s, "transactions": round(sum(rates) / len(rates) * end_s)},
         progress=progress,
     )

@@ -15,7 +15,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +50,9 @@ from pgstrata.spec.printable import plain_name, spreadsheet_source
 from pgstrata.spec.workload import Cell
 
 KEYS = ("stack", "block", "script", "scale", "clients")
-RESULTS = {
-    "tps": "tps",
-    "latency_avg_ms": "latency_avg_ms",
-    "latency_stddev_ms": "latency_stddev_ms",
-    "initial_connection_ms": "initial_connection_ms",
-    "transactions": "transactions",
-    "duration_s": "duration_s",
-    "wal_bytes": "wal_bytes",
-}
+RESULTS = (
+    "tps", "latency_avg_ms", "latency_stddev_ms", "initial_connection_ms", "transactions", "duration_s", "wal_bytes",
+)  # fmt: skip
 """Columns that are fields of a result; every other numeric column is a metric of its own."""
 _WHOLE = ("transactions", "wal_bytes")
 METRICS = (*RESULTS, "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "load_s", "space_physical_bytes")
@@ -114,26 +108,41 @@ def import_csv(
         raise UsageError(f"margin {margin:g} is not between 0 and 1", hint="for example --margin 5%")
     content = _read(path)
     written, lines = _parse_table(path, content)
-    goal = Goal(kind="all-pairs", primary=metric, margin=margin)
     if is_own(written):
-        own = read_own([spreadsheet_source(column) for column in written], lines, _facts(path), metric)
-        if not own.trials:
+        found = read_own([spreadsheet_source(column) for column in written], lines, _facts(path), metric)
+        if not found.trials:
             raise UsageError(
                 f"{path}: no row with a run that has {metric}",
                 hint="name the metric of the table with --metric, or export a campaign with runs",
             )
-        return write_campaign(
-            own.trials,
-            out,
-            name=path.stem,
-            origin="import csv",
-            paired=own.paired,
-            goal=goal,
-            rejected=own.left_out,
-            notices=(),
-            sources={path.name: content},
-        )
-    header = [column.lower() for column in written]
+    else:
+        found = _read_table(path, [column.lower() for column in written], lines, metric, skip_bad_rows)
+    return write_campaign(
+        found.trials,
+        out,
+        name=path.stem,
+        origin="import csv",
+        paired=found.paired,
+        goal=Goal(kind="all-pairs", primary=metric, margin=margin),
+        rejected=found.left_out,
+        notices=found.notices,
+        sources={path.name: content},
+    )
+
+
+@dataclass(frozen=True)
+class TableRuns:
+    """The runs of a table, by trial, and the number of rows left out by their reason or status."""
+
+    trials: Sequence[ImportedTrial]
+    left_out: Counter[str]
+    paired: bool
+    notices: tuple[str, ...] = ()
+
+
+def _read_table(
+    path: Path, header: Sequence[str], lines: Sequence[tuple[int, list[str]]], metric: str, skip_bad_rows: bool
+) -> TableRuns:
     _check_header(path, header, metric)
     faults = _Faults()
     labels = _label_columns(header, [cells for _, cells in lines])
@@ -147,17 +156,8 @@ def import_csv(
         )
     if not rows:
         raise UsageError(f"{path}: no row with a run", hint="one row a run: stack, optional block, tps")
-    return write_campaign(
-        _trials(path, rows),
-        out,
-        name=path.stem,
-        origin="import csv",
-        paired="block" in header,
-        goal=goal,
-        rejected=Counter(reason for _, reason, _ in faults.found),
-        notices=tuple(_notices(rows, "block" in header)),
-        sources={path.name: content},
-    )
+    rejected, paired = Counter(reason for _, reason, _ in faults.found), "block" in header
+    return TableRuns(_trials(path, rows), rejected, paired, tuple(_notices(rows, paired)))
 
 
 def _read(path: Path) -> bytes:
@@ -332,14 +332,12 @@ def _trials(path: Path, rows: Sequence[_Row]) -> list[ImportedTrial]:
 
 
 def _result(path: Path, row: _Row) -> CellResult:
-    known = {
-        RESULTS[c]: int(v) if c in _WHOLE else v for c, v in row.values.items() if c in RESULTS and c != "duration_s"
-    }
+    known = {c: int(v) if c in _WHOLE else v for c, v in row.values.items() if c in RESULTS}
     percentiles = {
         c.removeprefix("latency_").removesuffix("_ms"): v for c, v in row.values.items() if c.startswith("latency_p")
     }
     extra = {c: v for c, v in row.values.items() if c not in RESULTS and not c.startswith("latency_p")}
-    fields = {"transactions": 0, "duration_s": row.values.get("duration_s", 0.0), **known}
+    fields = {"transactions": 0, "duration_s": 0.0, **known}
     return imported_result(
         f"{path}: line {row.line}", cell=row.cell, started="", percentiles_ms=percentiles, extra=extra, **fields
     )
@@ -367,15 +365,6 @@ Fields = Mapping[str, str]
 """Non-empty fields of one row."""
 
 
-@dataclass(frozen=True)
-class OwnRows:
-    """The runs of the table, by trial, and the number of rows left out for each status."""
-
-    trials: tuple[ImportedTrial, ...]
-    left_out: Counter[str]
-    paired: bool
-
-
 def is_own(header: Sequence[str]) -> bool:
     """Return True if `report --format csv` writes this header line."""
     return tuple(header[: len(FIRST_COLUMNS)]) == FIRST_COLUMNS
@@ -383,7 +372,7 @@ def is_own(header: Sequence[str]) -> bool:
 
 def read_own(
     header: Sequence[str], lines: Iterable[tuple[int, Sequence[str]]], facts: HostFacts, metric: str = "tps"
-) -> OwnRows:
+) -> TableRuns:
     """Read the rows that have the metric; UsageError names the first line that was changed to something impossible for
     a run."""
     left_out: Counter[str] = Counter()
@@ -399,11 +388,8 @@ def read_own(
             left_out[f"trial {fields.get('status', 'without a status')}"] += 1
     paired = all("block" in fields for rows in groups.values() for _, fields in rows)
     trials = [_trial(rows, facts) for rows in groups.values()]
-    return OwnRows(tuple(_in_order(trials if paired else _without_blocks(trials))), left_out, paired)
-
-
-def _in_order(trials: Iterable[ImportedTrial]) -> list[ImportedTrial]:
-    return sorted(trials, key=lambda t: t.block)
+    in_order = sorted(trials if paired else _without_blocks(trials), key=lambda t: t.block)
+    return TableRuns(tuple(in_order), left_out, paired)
 
 
 def _without_blocks(trials: Sequence[ImportedTrial]) -> Iterable[ImportedTrial]:
@@ -411,19 +397,20 @@ def _without_blocks(trials: Sequence[ImportedTrial]) -> Iterable[ImportedTrial]:
     seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for trial in trials:
         key = trial.stack.name, tuple(cell.result.cell.id for cell in trial.cells)
-        yield ImportedTrial(trial.stack, seen[key], trial.cells, trial.facts, trial.load, stage=trial.stage)
+        yield replace(trial, block=seen[key])
         seen[key] += 1
 
 
 def _trial(rows: Sequence[tuple[int, Fields]], facts: HostFacts) -> ImportedTrial:
     line, first = rows[0]
     space = _space(line, first)
+    durability = {name: text for name, text in first.items() if name == DURABILITY}  # not in tables of earlier versions
     cells = [ImportedCell(_own_result(line, fields)) for line, fields in rows]
     cells[0] = ImportedCell(cells[0].result, space=space)
     try:
         stage = _STAGE.validate_python(first.get("stage", "screen"))
         return ImportedTrial(
-            imported_stack(first.get("stack", ""), Imported.model_validate(_durability(first))),
+            imported_stack(first.get("stack", ""), Imported.model_validate(durability)),
             int(first.get("block", "0")),
             tuple(cells),
             facts,
@@ -432,11 +419,6 @@ def _trial(rows: Sequence[tuple[int, Fields]], facts: HostFacts) -> ImportedTria
         )
     except ValueError as error:
         raise _changed(line, str(error)) from None
-
-
-def _durability(fields: Fields) -> dict[str, str]:
-    """Return the durability; tables of earlier versions do not have it."""
-    return {DURABILITY: fields[DURABILITY]} if DURABILITY in fields else {}
 
 
 def _load(fields: Fields) -> LoadRecord | None:

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import UsageError
-from pgstrata.importers.source import read_json
-from pgstrata.importers.tool import Importer, ToolFile
+from pgstrata.importers.source import Importer, ToolFile, read_json
 from pgstrata.workload.tool_run import ToolRun
 
 _I = r"(\d{1,15})"

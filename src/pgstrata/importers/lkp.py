@@ -18,9 +18,8 @@ from typing import Any
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.pgbench_text import pgbench_runs
-from pgstrata.importers.source import read_json, read_text
-from pgstrata.importers.tool import Importer, ToolFile
-from pgstrata.workload.tool_run import ToolRun, number, whole
+from pgstrata.importers.source import Importer, ToolFile, read_json, read_text
+from pgstrata.workload.tool_run import ToolRun, known, number, whole
 
 _AXES = ("testcase", "parameters", "machine", "rootfs", "kconfig", "compiler", "commit")
 _STACK = _AXES[2:]
@@ -115,10 +114,7 @@ def _from_stats(where: str, stats: Mapping[str, Any], axes: Mapping[str, str], s
     return ToolRun(
         where,
         "pgbench",
-        {
-            **({"tps": tps} if tps is not None else {}),
-            **({"latency_avg_ms": latency_ms} if latency_ms else {}),
-        },
+        known(tps=tps, latency_avg_ms=latency_ms or None),
         result={"transactions": whole(_value(stats, "pgbench.transactions"))},
         traits={
             "parameters": axes["parameters"],

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.pgbench_text import pgbench_runs
-from pgstrata.importers.source import read_text
-from pgstrata.importers.tool import Importer, ToolFile
+from pgstrata.importers.source import Importer, ToolFile, read_text
 from pgstrata.workload.pgbench_aggregates import parse_aggregates
 from pgstrata.workload.tool_run import ToolRun
 

@@ -25,7 +25,6 @@ from pgstrata.importers.registry import hint_for
 from pgstrata.importers.runs import UNPAIRED, ImportSummary
 from pgstrata.importers.source import read_text
 from pgstrata.importers.tool_runs import write_runs
-from pgstrata.spec.model import Model
 from pgstrata.workload.pgbench import with_percentiles
 from pgstrata.workload.pgbench_aggregates import is_aggregate_line, read_aggregates
 from pgstrata.workload.pgbench_logs import (
@@ -55,17 +54,6 @@ class _Sources:
 
     outputs: list[tuple[Path, PgbenchRun]] = field(default_factory=list)
     logs: dict[str, list[Path]] = field(default_factory=dict)
-
-
-class PartAsked(Model):
-    """A part of a log, with the size of the log in bytes at the start of the import."""
-
-    path: str
-    size_bytes: int
-    begin: int
-    end: int
-    open_loop: bool
-    origin_us: int
 
 
 @dataclass(frozen=True)
@@ -154,7 +142,7 @@ def _begun(name: str, files: _Sources, executor: Executor) -> Iterator[_Run]:
         own = logs[number] if logs else []
         run = printed[number] if printed else ToolRun(str(own[0]), "imported", stack=name)
         asked = log_parts(own, open_loop=run.rate_tps is not None)
-        parts = [executor.submit(read_part, text) for text in asked]
+        parts = [executor.submit(read_part, *part) for part in asked]
         yield _Run(replace(run, raw=(*run.raw, *own)), own, parts)
 
 
@@ -163,31 +151,23 @@ def _is_aggregated(path: Path) -> bool:
         return is_aggregate_line(opened.read(4096))
 
 
-def log_parts(paths: Sequence[Path], *, open_loop: bool) -> list[str]:
-    """Return the parts of the logs of a run as they are here; a worker must find the same files."""
+def log_parts(paths: Sequence[Path], *, open_loop: bool) -> list[tuple[str, int, int, int, bool, int]]:
+    """Return the parts of the logs of a run as they are here, as `read_part` takes them; a worker must find the same
+    files."""
     single = [path for path in paths if not _is_aggregated(path)]
     origin_us = begin_of(single) if single else 0
     return [
-        PartAsked(
-            path=str(path.resolve()),
-            size_bytes=path.stat().st_size,
-            begin=part.begin,
-            end=part.end,
-            open_loop=open_loop,
-            origin_us=origin_us,
-        ).model_dump_json()
+        (str(path.resolve()), path.stat().st_size, part.begin, part.end, open_loop, origin_us)
         for path in single
         for part in cut_log(path)
     ]
 
 
-def read_part(text: str) -> str:
-    """Read a part of a log and return its data as JSON. UsageError if the file is not the expected one."""
-    asked = PartAsked.model_validate_json(text)
-    path = Path(asked.path)
-    _require_same(path, asked.size_bytes)
-    part = LogPart(path, asked.begin, asked.end)
-    return render_summary(summarise_part(part, open_loop=asked.open_loop, origin_us=asked.origin_us))
+def read_part(path: str, size_bytes: int, begin: int, end: int, open_loop: bool, origin_us: int) -> str:
+    """Read a part of a log of that size and return its data as JSON. UsageError if the file is not the expected one."""
+    _require_same(Path(path), size_bytes)
+    part = LogPart(Path(path), begin, end)
+    return render_summary(summarise_part(part, open_loop=open_loop, origin_us=origin_us))
 
 
 def _require_same(path: Path, size_bytes: int) -> None:
@@ -268,12 +248,12 @@ def _with_aggregates(run: ToolRun, logs: Sequence[Path]) -> ToolRun:
     found = read_aggregates(logs)
     if run.figures:
         return replace(run, progress=found.rows)
-    latencies = {"latency_avg_ms": found.latency_avg_ms, "latency_stddev_ms": found.latency_stddev_ms}
     return replace(
         run,
         figures={
             "tps": found.transactions / found.duration_s,
-            **{name: value for name, value in latencies.items() if value is not None},
+            "latency_avg_ms": found.latency_avg_ms,
+            "latency_stddev_ms": found.latency_stddev_ms,
         },
         result={
             "started": _iso(found.intervals[0].start_s * 1_000_000),

@@ -23,7 +23,7 @@ from pgstrata.workload.pgbench_output import (
     parse_progress,
     parse_result,
 )
-from pgstrata.workload.tool_run import ToolRun
+from pgstrata.workload.tool_run import ToolRun, known
 
 _START = re.compile(r"transaction type: ")
 _VERSION = re.compile(r"pgbench \((.+)\)$")
@@ -206,16 +206,11 @@ def printed_run(path: Path, run: PgbenchRun, stack: str, traits: Mapping[str, st
     from pgstrata.workload.pgbench import script_fields, workload_of  # loads the models of campaigns
 
     result = run.result
-    measured = {
-        "tps": result.tps,
-        "latency_avg_ms": result.latency_avg_ms,
-        "latency_stddev_ms": result.latency_stddev_ms,
-    }
     timed_s = float(result.duration_s) if result.duration_s else result.transactions / (result.tps or 1.0)
     return ToolRun(
         f"{path} (line {run.line})",
         workload_of(result),
-        {name: value for name, value in measured.items() if value is not None},
+        known(tps=result.tps, latency_avg_ms=result.latency_avg_ms, latency_stddev_ms=result.latency_stddev_ms),
         scale=result.scale,
         clients=result.clients,
         rate_tps=_rate_tps(result),

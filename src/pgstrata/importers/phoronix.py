@@ -18,8 +18,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from pgstrata.errors import UsageError
-from pgstrata.importers.source import read_json
-from pgstrata.importers.tool import Importer, ToolFile
+from pgstrata.importers.source import Importer, ToolFile, read_json
 from pgstrata.workload.tool_run import ToolRun, number
 
 _HINT = "give composite.xml of the result, or the output of: phoronix-test-suite result-file-to-json NAME"

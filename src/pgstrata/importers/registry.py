@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
-from pgstrata.importers import benchbase, go_tpc, hammerdb, lkp, mmtests, phoronix, sysbench
-from pgstrata.importers.tool import Importer, Recogniser
+import re
+from pathlib import Path
 
-TOOLS: tuple[Importer, ...] = tuple(
-    module.IMPORTER for module in (sysbench, hammerdb, benchbase, go_tpc, phoronix, mmtests, lkp)
+from pgstrata.errors import UsageError
+from pgstrata.importers import benchbase, hammerdb, lkp, mmtests, phoronix
+from pgstrata.importers.source import Importer, Recogniser, ToolFile
+from pgstrata.workload import go_tpc_output, sysbench_output
+
+_NO_DATABASE = re.compile(r"^(?:CPU speed|File operations|Total operations|Throughput):", re.MULTILINE)
+
+
+def _read_sysbench(path: Path, text: str) -> ToolFile:
+    if _NO_DATABASE.search(text) and not sysbench_output.REPORT.search(text):
+        raise UsageError(
+            f"{path}: a test of sysbench without a database",
+            hint="give the output of a database test: sysbench oltp_read_write ... run",
+        )
+    return ToolFile(sysbench_output.parse_runs(str(path), text))
+
+
+def _read_go_tpc(path: Path, text: str) -> ToolFile:
+    runs = go_tpc_output.parse_runs(str(path), text)
+    if not runs:
+        hint = "give the whole output of go-tpc tpcc run or go-tpc tpch run"
+        raise UsageError(f"{path}: go-tpc printed no figures of a run", hint=hint)
+    return ToolFile(runs, notices=("go-tpc does not report which database it ran on",))
+
+
+_GO_TPC = "Output of go-tpc tpcc run or go-tpc tpch run."
+TOOLS: tuple[Importer, ...] = (
+    Importer("sysbench", sysbench_output.is_output, "sysbench", "Output of sysbench run.", _read_sysbench),
+    hammerdb.IMPORTER,
+    benchbase.IMPORTER,
+    Importer("go-tpc", go_tpc_output.is_output, "go-tpc", _GO_TPC, _read_go_tpc),
+    phoronix.IMPORTER,
+    mmtests.IMPORTER,
+    lkp.IMPORTER,
 )
 _OTHERS = (
     Recogniser("pgbench", lambda text: "transaction type: " in text),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ from pgstrata.record.schema import (
 from pgstrata.spec.campaign import Campaign, Goal, Stage, Trial
 from pgstrata.spec.layers.imported import Imported
 from pgstrata.spec.layers.kind import Filesystem
-from pgstrata.spec.printable import plain_name, summarise_names
+from pgstrata.spec.printable import plain_name
 from pgstrata.spec.stack import Postgres, Stack, Volume
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.pgbench import script_of
@@ -78,20 +78,6 @@ class ImportSummary:
 
 
 UNPAIRED = "the runs are unpaired: nothing protects them from drift of the machine"
-SINGLE_RUNS = "there is one run of a stack: single runs give no verdicts"
-
-
-def run_notices(settings: Mapping[str, Set[str]], runs: int, limited: int, intervals_s: Iterable[int]) -> Iterator[str]:
-    """Yield the settings of which runs have several values, the number of runs with a rate limit, and the intervals of
-    progress that hide what happens within them."""
-    for what, values in settings.items():
-        if len(values) > 1:
-            yield f"the runs differ in {what}: {summarise_names(sorted(values))}"
-    if limited:
-        yield f"{limited} of {runs} runs have a rate limit, which decides their throughput: compare their latency"
-    if long := sorted({n for n in intervals_s if n > 1}):
-        shown = summarise_names([f"{n} s" for n in long])
-        yield f"progress every {shown}: jitter and stalls within such an interval are not known"
 
 
 def imported_facts(told: Mapping[str, str]) -> HostFacts:

@@ -1,4 +1,9 @@
-"""Files of importers: bounded, decompressed and decoded text, and values of JSON that others wrote."""
+"""Interface of an importer: its names, its test for a file, and its reader of one file; and the files themselves:
+bounded, decompressed and decoded text, and values of JSON that others wrote.
+
+Each tool has one `IMPORTER`; `registry` lists them, and `tool_runs` writes what they read as a campaign. Nothing here
+imports the models of the record, so that the command line can name every tool without them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,14 @@ import gzip
 import lzma
 import re
 import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pgstrata.errors import UsageError
 from pgstrata.record.bounded_json import parse_json
+from pgstrata.workload.tool_run import ToolRun
 
 LARGEST_FILE_BYTES = 64 << 20
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -59,3 +67,36 @@ def read_json(path: Path, text: str, what: str, hint: str) -> Any:
         return parse_json(text.lstrip("\ufeff").encode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {what}: {error}", hint=hint) from None
+
+
+# ---------------------------------------------------------------- the interface of an importer
+
+
+@dataclass(frozen=True)
+class ToolFile:
+    """The runs of one file, the number of left out items by reason, and what a reader of the report has to know."""
+
+    runs: tuple[ToolRun, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """A verb of `pgstrata import`, and its test for the text of a file."""
+
+    name: str
+    recognises: Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Importer(Recogniser):
+    """An importer of a tool whose files hold whole runs."""
+
+    tool: str
+    argument: str
+    """Help for the argument."""
+    read: Callable[[Path, str], ToolFile]
+    """Reads the text of a file; UsageError for a text that holds no run, or a run that is not understood."""
+    folders: bool = False
+    """True for a tool whose result is a folder: `read` gets it with an empty text."""

@@ -15,7 +15,6 @@ from pathlib import Path
 from pgstrata.errors import UsageError
 from pgstrata.importers.registry import hint_for
 from pgstrata.importers.runs import (
-    SINGLE_RUNS,
     UNPAIRED,
     ImportedCell,
     ImportedTrial,
@@ -24,13 +23,12 @@ from pgstrata.importers.runs import (
     imported_facts,
     imported_result,
     imported_stack,
-    run_notices,
     write_campaign,
 )
-from pgstrata.importers.source import read_text
-from pgstrata.importers.tool import Importer
+from pgstrata.importers.source import Importer, read_text
 from pgstrata.record.run_columns import report_interval_s
 from pgstrata.spec.campaign import Goal
+from pgstrata.spec.printable import summarise_names
 from pgstrata.workload.tool_run import ToolRun
 
 MOST_RUNS = 100_000
@@ -72,7 +70,7 @@ def write_runs(
     trials = list(_trials(counted))
     notices += _notices(counted)
     if min(Counter(trial.stack.name for trial in trials).values()) == 1:
-        notices.append(SINGLE_RUNS)
+        notices.append("there is one run of a stack: single runs give no verdicts")
     return write_campaign(
         sorted(trials, key=lambda t: t.block),
         out,
@@ -211,7 +209,15 @@ def _differing(settings: Sequence[Mapping[str, str]]) -> Iterable[str]:
 
 
 def _notices(runs: Sequence[ToolRun]) -> Iterator[str]:
-    keys = dict.fromkeys(key for run in runs for key in run.told)
-    settings = {key: {text for run in runs if (text := run.told.get(key))} for key in keys}
-    intervals_s = (report_interval_s([row[0] or 0.0 for row in run.progress]) for run in runs)
-    yield from run_notices(settings, len(runs), sum(run.rate_tps is not None for run in runs), intervals_s)
+    """Yield the settings of which runs have several values, the number of runs with a rate limit, and the intervals of
+    progress that hide what happens within them."""
+    for what in dict.fromkeys(key for run in runs for key in run.told):
+        values = {text for run in runs if (text := run.told.get(what))}
+        if len(values) > 1:
+            yield f"the runs differ in {what}: {summarise_names(sorted(values))}"
+    if limited := sum(run.rate_tps is not None for run in runs):
+        yield f"{limited} of {len(runs)} runs have a rate limit, which decides their throughput: compare their latency"
+    intervals_s = {report_interval_s([row[0] or 0.0 for row in run.progress]) for run in runs}
+    if long := sorted(n for n in intervals_s if n > 1):
+        shown = summarise_names([f"{n} s" for n in long])
+        yield f"progress every {shown}: jitter and stalls within such an interval are not known"

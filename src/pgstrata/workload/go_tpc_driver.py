@@ -13,7 +13,7 @@ from pgstrata.host.protocol import Command, Completed
 from pgstrata.spec.drivers.go_tpc import GoTpc
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.workload.driver import DataRequest, LoadDriver, LoadTimes, RunOutput, RunRequest, run_timeout_s
+from pgstrata.workload.driver import DataRequest, LoadDriver, RunOutput, RunRequest, run_timeout_s
 from pgstrata.workload.go_tpc_output import parse_runs, parse_seconds
 from pgstrata.workload.program_driver import BOUNDED, PREPARE_TIMEOUT_S, excerpt, executable
 from pgstrata.workload.target import Target
@@ -30,6 +30,7 @@ class GoTpcDriver(LoadDriver):
     """Runs `go-tpc tpcc`; its password is in the file that PGPASSFILE names."""
 
     model: ClassVar[type[Driver]] = GoTpc
+    load_phases: ClassVar[tuple[str, ...]] = ("prepare", "vacuum")
 
     def capabilities(self, workload: Workload) -> tuple[Capability, ...]:
         need = Need(executable(_asked(workload).program).problem, advice=always(INSTALLED_BY))
@@ -38,9 +39,6 @@ class GoTpcDriver(LoadDriver):
     def plan_load(self, request: DataRequest) -> tuple[Command, ...]:
         prepare = _command(request.target, request.workload, request.scale, "prepare", "--no-check")
         return prepare, request.target.psql("VACUUM ANALYZE;\n", timeout_s=PREPARE_TIMEOUT_S)
-
-    def parse_load(self, done: Sequence[Completed]) -> LoadTimes:
-        return LoadTimes(phases_s=dict(zip(("prepare", "vacuum"), (one.duration_s for one in done), strict=True)))
 
     def plan_check(self, request: DataRequest, *, fresh: bool) -> tuple[Command, ...]:
         if not fresh and _asked(request.workload).check == "load":

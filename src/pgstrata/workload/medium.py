@@ -5,14 +5,16 @@ Writes into one folder that the caller made and removes; of a device without one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
 
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, parser_of
 from pgstrata.host.protocol import Command, Host, HostLost
-from pgstrata.workload.fio import FioResult, Pattern, parse_fio, plan_fio
-from pgstrata.workload.pg_test_fsync import parse_pg_test_fsync, plan_pg_test_fsync
 
 BLOCK_BYTES = 8192
 STREAM_BYTES = 1 << 20
@@ -26,6 +28,8 @@ NO_FIO = "random and sequential rates: fio is not installed"
 NOTHING_WRITTEN = "flushes and writes: nothing is written to a device; name a folder of a filesystem on it"
 NO_FLUSHES_BY_FIO = "flushes: fio is not installed"
 NO_FLUSHES = "flushes: neither fio nor pg_test_fsync is installed"
+
+Pattern = Literal["read", "write", "randread", "randwrite"]
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,12 @@ class MediumBaseline:
     missing: tuple[str, ...] = ()
 
     def lacking(self, why: str) -> MediumBaseline:
-        """The same, with one more reason."""
+        """Return the same with one more reason."""
         return replace(self, missing=(*self.missing, why))
 
 
 def measure_medium(host: Host, folder: str, server_binaries: str | None, *, seconds: float = 2.0) -> MediumBaseline:
-    """The baseline of what a folder lies on, in files in it; each rate is measured for `seconds`.
+    """Return the baseline of what a folder lies on, in files in it; each rate is measured for `seconds`.
 
     `server_binaries` is the folder of a server's programs, which may hold pg_test_fsync. What fails is named in
     `missing` and nothing else: a baseline is worth no campaign.
@@ -63,112 +67,85 @@ def measure_medium(host: Host, folder: str, server_binaries: str | None, *, seco
     found = MediumBaseline()
     with _removed(host, f"{folder}/flushed") as path:
         if has_fsync and (seconds >= SHORTEST_FSYNC_S or not has_fio):
-            found = _taken(found, "flushes", _FsyncTest(host, fsync, path, seconds).flushes)
+            found = _taken(found, "flushes", partial(_flushes_by_fsync_test, host, fsync, path, seconds))
         elif has_fio:
-            found = _taken(found, "flushes", _Fio(host, path, SMALLEST_BYTES, seconds).flushes)
+            found = _taken(found, "flushes", partial(_flushes_by_fio, host, path, seconds))
         else:
             found = found.lacking(NO_FLUSHES)
     if not has_fio:
         return found.lacking(NO_FIO)
     with _removed(host, f"{folder}/rates") as path:
-        fio = _Fio(host, path, size_bytes, seconds)
-        found = _taken(found, "sequential writes", fio.sequential_writes)  # first, since it lays the file out
-        found = _taken(found, "sequential reads", fio.sequential_reads)
-        found = _taken(found, "random reads", fio.random_reads)
-        return _taken(found, "random writes", fio.random_writes)
+        return _with_rates(found, host, path, size_bytes, seconds)
 
 
 def measure_flushes(host: Host, folder: str, *, seconds: float) -> MediumBaseline:
-    """The flushes alone, by fio; 16 MiB are written again and again."""
+    """Return the flushes alone, by fio; 16 MiB are written again and again."""
     if not _has_fio(host):
         return MediumBaseline(missing=(NO_FLUSHES_BY_FIO,))
     with _removed(host, f"{folder}/flushed") as path:
-        return _taken(MediumBaseline(), "flushes", _Fio(host, path, SMALLEST_BYTES, seconds).flushes)
+        return _taken(MediumBaseline(), "flushes", partial(_flushes_by_fio, host, path, seconds))
 
 
 def measure_device(host: Host, device: str, size_bytes: int, *, seconds: float = 2.0) -> MediumBaseline:
-    """Measure what a block device tells without a byte written to it: its reads."""
+    """Return what a block device tells without a byte written to it: its reads."""
     found = MediumBaseline().lacking(NOTHING_WRITTEN)
     if not _has_fio(host):
         return found.lacking(NO_FIO)
-    fio = _Fio(host, device, size_bytes, seconds, read_only=True)
-    return _taken(_taken(found, "sequential reads", fio.sequential_reads), "random reads", fio.random_reads)
+    return _with_rates(found, host, device, size_bytes, seconds, read_only=True)
 
 
-Measure = Callable[[MediumBaseline], MediumBaseline]
-
-
-def _taken(found: MediumBaseline, what: str, measure: Measure) -> MediumBaseline:
+def _taken(found: MediumBaseline, what: str, measure: Callable[[], Mapping[str, Any]]) -> MediumBaseline:
     try:
-        return measure(found)
+        return replace(found, **measure())
     except HostLost:
         raise
     except PgstrataError as error:
         return found.lacking(f"{what}: {error.message}")
 
 
-@dataclass(frozen=True)
-class _FsyncTest:
-    """pg_test_fsync of a server."""
-
-    host: Host
-    program: str
-    path: str
-    seconds: float
-
-    def flushes(self, found: MediumBaseline) -> MediumBaseline:
-        asked = plan_pg_test_fsync(self.program, self.path, seconds_per_test=max(1, round(self.seconds / 2)))
-        rates = parse_pg_test_fsync(self.host.run(asked).stdout)
-        return replace(found, flushes_per_s=rates.fdatasync, flushes_by="pg_test_fsync")
+_RATES: tuple[tuple[str, Pattern, str, int, int], ...] = (
+    ("sequential writes", "write", "sequential_write_bytes_per_s", STREAM_BYTES, STREAM_BYTES),
+    ("sequential reads", "read", "sequential_read_bytes_per_s", STREAM_BYTES, STREAM_BYTES),
+    ("random reads", "randread", "random_reads_per_s", BLOCK_BYTES, 1),
+    ("random writes", "randwrite", "random_writes_per_s", BLOCK_BYTES, 1),
+)
+"""Name, pattern, field, bytes of a request and what one request counts; the first one lays the file out."""
 
 
-@dataclass(frozen=True)
-class _Fio:
-    """fio on one file or device."""
-
-    host: Host
-    path: str
-    size_bytes: int
-    seconds: float
-    read_only: bool = False
-
-    def flushes(self, found: MediumBaseline) -> MediumBaseline:
-        asked = plan_fio(
-            self.path,
-            pattern="write",
-            size_bytes=self.size_bytes,
-            direct=False,
-            fdatasync_every=1,
-            runtime_s=self.seconds,
-        )
-        done = parse_fio(self.host.run(asked).stdout)
-        return replace(found, flushes_per_s=done.write_iops, flushes_by="fio")
-
-    def sequential_writes(self, found: MediumBaseline) -> MediumBaseline:
-        done = self._run("write", STREAM_BYTES, None)
-        return replace(found, sequential_write_bytes_per_s=done.write_iops * STREAM_BYTES)
-
-    def sequential_reads(self, found: MediumBaseline) -> MediumBaseline:
-        done = self._run("read", STREAM_BYTES, self.seconds)
-        return replace(found, sequential_read_bytes_per_s=done.read_iops * STREAM_BYTES)
-
-    def random_reads(self, found: MediumBaseline) -> MediumBaseline:
-        return replace(found, random_reads_per_s=self._run("randread", BLOCK_BYTES, self.seconds).read_iops)
-
-    def random_writes(self, found: MediumBaseline) -> MediumBaseline:
-        return replace(found, random_writes_per_s=self._run("randwrite", BLOCK_BYTES, self.seconds).write_iops)
-
-    def _run(self, pattern: Pattern, block_bytes: int, runtime_s: float | None) -> FioResult:
+def _with_rates(
+    found: MediumBaseline, host: Host, path: str, size_bytes: int, seconds: float, *, read_only: bool = False
+) -> MediumBaseline:
+    for what, pattern, field, block_bytes, counts in _RATES:
+        if read_only and "write" in pattern:
+            continue
         command = plan_fio(
-            self.path,
+            path,
             pattern=pattern,
-            size_bytes=self.size_bytes,
+            size_bytes=size_bytes,
             block_bytes=block_bytes,
             depth=DEPTH,
-            runtime_s=runtime_s,
-            read_only=self.read_only,
+            runtime_s=None if pattern == "write" else seconds,
+            read_only=read_only,
         )
-        return parse_fio(self.host.run(command).stdout)
+        found = _taken(found, what, partial(_rate, host, command, pattern, field, counts))
+    return found
+
+
+def _rate(host: Host, command: Command, pattern: Pattern, field: str, counts: int) -> Mapping[str, Any]:
+    done = parse_fio(host.run(command).stdout)
+    return {field: done["read" if "read" in pattern else "write"] * counts}
+
+
+def _flushes_by_fio(host: Host, path: str, seconds: float) -> Mapping[str, Any]:
+    command = plan_fio(
+        path, pattern="write", size_bytes=SMALLEST_BYTES, direct=False, fdatasync_every=1, runtime_s=seconds
+    )
+    return {"flushes_per_s": parse_fio(host.run(command).stdout)["write"], "flushes_by": "fio"}
+
+
+def _flushes_by_fsync_test(host: Host, program: str, path: str, seconds: float) -> Mapping[str, Any]:
+    command = plan_pg_test_fsync(program, path, max(1, round(seconds / 2)))
+    return {"flushes_per_s": parse_pg_test_fsync(host.run(command).stdout), "flushes_by": "pg_test_fsync"}
 
 
 def _has_fio(host: Host) -> bool:
@@ -181,3 +158,71 @@ def _removed(host: Host, path: str) -> Iterator[str]:
         yield path
     finally:
         host.remove(path)
+
+
+# ---------------------------------------------------------------- fio
+
+
+def plan_fio(
+    path: str,
+    *,
+    pattern: Pattern,
+    size_bytes: int,
+    block_bytes: int = BLOCK_BYTES,
+    depth: int = 1,
+    direct: bool = True,
+    fdatasync_every: int = 0,
+    runtime_s: float | None = None,
+    read_only: bool = False,
+) -> Command:
+    """Return one job on a file or block device; a flush follows every `fdatasync_every` writes.
+
+    Without `runtime_s` it does `size_bytes` once. With `read_only` fio refuses to write whatever else it is told.
+    """
+    # fio takes a colon for the end of a name.
+    escaped = path.replace(":", r"\:")
+    options = ["--name=pgstrata", f"--filename={escaped}", f"--rw={pattern}", f"--size={size_bytes}"]
+    options += [f"--bs={block_bytes}", f"--iodepth={depth}", f"--direct={int(direct)}", "--randseed=1"]
+    options += ["--ioengine=libaio" if depth > 1 else "--ioengine=psync", "--output-format=json"]
+    if fdatasync_every:
+        options.append(f"--fdatasync={fdatasync_every}")
+    if runtime_s is not None:
+        options += [f"--runtime={round(1000 * runtime_s)}ms", "--time_based"]
+    if read_only:
+        options.append("--readonly")
+    return Command(("fio", *options), timeout_s=600.0, cwd="/")
+
+
+@parser_of("fio")
+def parse_fio(text: str) -> dict[str, float]:
+    """Return reads and writes a second over all jobs of fio's JSON (`read`, `write`); PgstrataError when a job failed
+    or the text is no JSON."""
+    try:
+        # fio prints notes for people before the JSON.
+        jobs: list[dict[str, Any]] = json.loads(text[text.index("{") :])["jobs"]
+    except (ValueError, KeyError) as error:
+        raise PgstrataError(f"fio gave no JSON result: {text[:200]!r}") from error
+    failed = [job["error"] for job in jobs if job["error"]]
+    if failed:
+        raise PgstrataError(f"fio failed with error {failed[0]}")
+    return {kind: sum(job[kind]["iops"] for job in jobs) for kind in ("read", "write")}
+
+
+# ---------------------------------------------------------------- pg_test_fsync
+
+
+def plan_pg_test_fsync(program: str, path: str, seconds_per_test: int) -> Command:
+    """Return a run on a file that it makes and removes; about 15 tests of `seconds_per_test`."""
+    argv = (program, f"--secs-per-test={seconds_per_test}", f"--filename={path}")
+    return Command(argv, timeout_s=60.0 + 30 * seconds_per_test, cwd="/")
+
+
+@parser_of("pg_test_fsync")
+def parse_pg_test_fsync(text: str) -> float:
+    """Return how many times a second an 8 kB write is made durable by fdatasync, the default wal_sync_method on Linux;
+    PgstrataError for a text without that rate."""
+    section = text.partition("using one 8kB write:\n")[2].partition("\n\n")[0]
+    rate = re.search(r"^\s+fdatasync\s+([\d.]+) ops/sec", section, re.MULTILINE)
+    if rate is None:
+        raise PgstrataError(f"pg_test_fsync gave no rate of fdatasync: {text[:200]!r}")
+    return float(rate[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pgstrata.workload.driver import LoadDriver
 from pgstrata.workload.go_tpc_driver import GoTpcDriver
-from pgstrata.workload.pgbench_driver import PgbenchDriver
+from pgstrata.workload.pgbench import PgbenchDriver
 from pgstrata.workload.program_driver import ProgramDriver
 from pgstrata.workload.replay_driver import ReplayDriver
 from pgstrata.workload.sysbench_driver import SysbenchDriver

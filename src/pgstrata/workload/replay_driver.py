@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pgstrata.errors import PgstrataError, parser_of
 from pgstrata.host.capabilities import Capability, Need
 from pgstrata.host.delivery import BUILDING, LOAD_PROGRAM, OWN
-from pgstrata.host.protocol import Command, Completed, Host
+from pgstrata.host.protocol import Command, Host
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.drivers.replay import Replay
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.workload.driver import DataRequest, LoadDriver, LoadTimes, RunOutput, RunRequest, run_timeout_s
+from pgstrata.workload.driver import DataRequest, LoadDriver, RunOutput, RunRequest, run_timeout_s
 from pgstrata.workload.tool_run import ToolRun
 
 PROGRAM = str(OWN.with_name(LOAD_PROGRAM))
@@ -40,9 +40,6 @@ class ReplayDriver(LoadDriver):
 
     def plan_load(self, request: DataRequest) -> tuple[Command, ...]:
         raise PgstrataError("a replay has no data of its own", hint="workload: {pg_restore: my.dump}")
-
-    def parse_load(self, done: Sequence[Completed]) -> LoadTimes:
-        return LoadTimes()
 
     def files(self, workload: Workload, cell: Cell) -> Mapping[str, str]:
         return {_asked(workload).load: LOAD_NAME, PROGRAM: LOAD_PROGRAM}

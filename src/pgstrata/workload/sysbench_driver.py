@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability, everywhere, program
-from pgstrata.host.protocol import Command, Completed
+from pgstrata.host.protocol import Command
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.drivers.sysbench import ROWS, Sysbench
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.workload.driver import DataRequest, LoadDriver, LoadTimes, RunOutput, RunRequest, run_timeout_s
+from pgstrata.workload.driver import DataRequest, LoadDriver, RunOutput, RunRequest, run_timeout_s
 from pgstrata.workload.program_driver import BOUNDED, PREPARE_TIMEOUT_S, excerpt
 from pgstrata.workload.sysbench_output import parse_runs
 from pgstrata.workload.target import Target
@@ -24,6 +23,7 @@ class SysbenchDriver(LoadDriver):
     """Runs one of the scripts; all of them use the same tables."""
 
     model: ClassVar[type[Driver]] = Sysbench
+    load_phases: ClassVar[tuple[str, ...]] = ("prepare", "vacuum")
 
     def capabilities(self, workload: Workload) -> tuple[Capability, ...]:
         return (Capability("driver.sysbench", "run sysbench", (program("sysbench", everywhere("sysbench")),)),)
@@ -31,9 +31,6 @@ class SysbenchDriver(LoadDriver):
     def plan_load(self, request: DataRequest) -> tuple[Command, ...]:
         prepare = _command(request.target, request.workload.script[0], request.scale, "prepare")
         return prepare, request.target.psql("VACUUM ANALYZE;\n", timeout_s=PREPARE_TIMEOUT_S)
-
-    def parse_load(self, done: Sequence[Completed]) -> LoadTimes:
-        return LoadTimes(phases_s=dict(zip(("prepare", "vacuum"), (one.duration_s for one in done), strict=True)))
 
     def plan_run(self, request: RunRequest) -> Command:
         cell = request.cell

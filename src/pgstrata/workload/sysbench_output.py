@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from pgstrata.workload.tool_run import ToolRun
+from pgstrata.workload.tool_run import ToolRun, known
 
 _N = r"(\d{1,15}(?:\.\d{1,15})?)"
 _I = r"(\d{1,15})"
@@ -121,13 +121,11 @@ def _tool_run(place: str, run: _Run) -> ToolRun:
     transactions = run.found["transactions"]
     count = int(transactions[1])
     average, percentile = run.milliseconds("average", 1), run.milliseconds("percentile", 2)
-    figures = {"tps": float(transactions[2])}
-    figures |= {"latency_avg_ms": average} if average is not None else {}
     percentiles = {f"p{run.found['percentile'][1]}": percentile} if percentile is not None else {}
     return ToolRun(
         where,
         run.script,
-        figures,
+        known(tps=float(transactions[2]), latency_avg_ms=average),
         clients=threads,
         rate_tps=run.number("rate") or None,
         result={

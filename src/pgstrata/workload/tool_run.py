@@ -41,6 +41,11 @@ class ToolRun:
     """Lines of server and script in between that are neither progress nor result."""
 
 
+def known(**figures: float | None) -> dict[str, float]:
+    """Return the figures that a tool reported."""
+    return {name: value for name, value in figures.items() if value is not None}
+
+
 def number(value: Any) -> float | None:
     """Return a finite number, which may be written as text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):

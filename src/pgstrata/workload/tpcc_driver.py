@@ -12,8 +12,8 @@ from pgstrata.host.protocol import Command, Completed
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.drivers.tpcc import Tpcc
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.workload.driver import DataRequest, LoadTimes, RunOutput, RunRequest
-from pgstrata.workload.pgbench_driver import PgbenchDriver
+from pgstrata.workload.driver import DataRequest, LoadDriver, LoadTimes, RunOutput, RunRequest
+from pgstrata.workload.pgbench import PgbenchDriver
 from pgstrata.workload.tool_run import ToolRun
 
 FOLDER = Path(__file__).parent / "tpcc"
@@ -27,6 +27,7 @@ class TpccDriver(PgbenchDriver):
     """Five scripts as one mix, on the data of the specification."""
 
     model: ClassVar[type[Driver]] = Tpcc
+    load_phases: ClassVar[tuple[str, ...]] = ("tables and keys", "vacuum")
 
     def refusals(self, workload: Workload, major: int) -> Iterator[PreflightError]:
         """Yield nothing: every supported pgbench runs these scripts."""
@@ -41,9 +42,7 @@ class TpccDriver(PgbenchDriver):
         return fill, request.target.psql("VACUUM ANALYZE;\n", timeout_s=LOAD_TIMEOUT_S)
 
     def parse_load(self, done: Sequence[Completed]) -> LoadTimes:
-        return LoadTimes(
-            phases_s=dict(zip(("tables and keys", "vacuum"), (one.duration_s for one in done), strict=True))
-        )
+        return LoadDriver.parse_load(self, done)
 
     def plan_check(self, request: DataRequest, *, fresh: bool) -> tuple[Command, ...]:
         return (request.target.psql(_sql("check"), f"--set=fresh={str(fresh).lower()}", timeout_s=LOAD_TIMEOUT_S),)

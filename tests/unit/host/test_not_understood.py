@@ -14,8 +14,7 @@ from pgstrata.stack.block.lvm import parse_lvs, parse_pvs
 from pgstrata.stack.fs.zfs_status import parse_zpool_status
 from pgstrata.stack.mounts import parse_mountinfo
 from pgstrata.stack.safety import parse_wipefs
-from pgstrata.workload.fio import parse_fio
-from pgstrata.workload.pg_test_fsync import parse_pg_test_fsync
+from pgstrata.workload.medium import parse_fio, parse_pg_test_fsync
 from pgstrata.workload.pgbench_output import PgbenchOutputError, parse_init, parse_progress, parse_result
 
 PARSERS: dict[str, tuple[Callable[[str], object], str]] = {
@@ -31,7 +30,7 @@ PARSERS: dict[str, tuple[Callable[[str], object], str]] = {
     "zpool": (parse_zpool_status, "  pool: x"),
     "pg_test_fsync": (
         parse_pg_test_fsync,
-        "Compare file sync methods using one 8kB write:\n  fsync  1..2 ops/sec  5 usecs/op\n",
+        "Compare file sync methods using one 8kB write:\n  fdatasync  1..2 ops/sec  5 usecs/op\n",
     ),
 }
 

@@ -118,7 +118,7 @@ def test_a_log_that_is_still_written_is_refused(tmp_path: Path) -> None:
     with log.open("a") as more:
         more.write("0 1 900 0 1700000000 8\n")
     with pytest.raises(UsageError, match="has 46 bytes, and had 23 when the import began"):
-        read_part(part)
+        read_part(*part)
     log.unlink()
     with pytest.raises(UsageError, match=r"cannot read .*: No such file"):
-        read_part(part)
+        read_part(*part)

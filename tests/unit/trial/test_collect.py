@@ -7,7 +7,7 @@ import pytest
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.trial.steps.collect import PROBE_OUTPUTS, run_outputs
 from pgstrata.workload.driver import summed
-from pgstrata.workload.pgbench_driver import LOG_BYTES_AT_LEAST, PgbenchDriver
+from pgstrata.workload.pgbench import LOG_BYTES_AT_LEAST, PgbenchDriver
 from pgstrata.workload.tool_run import ToolRun
 
 DRIVER = PgbenchDriver()

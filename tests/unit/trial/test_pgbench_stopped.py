@@ -13,7 +13,7 @@ from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.trial.steps.cluster import wait_for_run
 from pgstrata.workload.driver import run_timeout_s
-from pgstrata.workload.pgbench_driver import PgbenchDriver
+from pgstrata.workload.pgbench import PgbenchDriver
 
 
 def test_a_stopped_program_is_a_trial_error_with_its_reason(tmp_path: Path) -> None:

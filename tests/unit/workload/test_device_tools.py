@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PgstrataError
-from pgstrata.workload.fio import parse_fio, plan_fio
-from pgstrata.workload.pg_test_fsync import parse_pg_test_fsync, plan_pg_test_fsync
+from pgstrata.workload.medium import parse_fio, parse_pg_test_fsync, plan_fio, plan_pg_test_fsync
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 FIO = (FIXTURES / "fio" / "3.33-randwrite-fsync.json").read_text()
@@ -23,8 +22,6 @@ def test_fio_arguments() -> None:
     )
     deep = plan_fio("/x", pattern="read", size_bytes=1, depth=32, fdatasync_every=4, runtime_s=2.5, read_only=True)
     assert deep.argv[-4:] == ("--fdatasync=4", "--runtime=2500ms", "--time_based", "--readonly")
-    slow = plan_fio("/x", pattern="write", size_bytes=1, fsync_every=8, rate_iops=10)
-    assert slow.argv[-2:] == ("--fsync=8", "--rate_iops=10")
     assert "--ioengine=libaio" in deep.argv
     by_path = plan_fio("/dev/disk/by-path/pci-0000:00:1f", pattern="read", size_bytes=1)
     assert r"--filename=/dev/disk/by-path/pci-0000\:00\:1f" in by_path.argv, "fio would take it for three files"
@@ -33,9 +30,8 @@ def test_fio_arguments() -> None:
 def test_fio_result() -> None:
     result = parse_fio("note: something for people\n" + FIO)
     job = json.loads(FIO)["jobs"][0]
-    assert (result.write_ios, result.write_bytes, result.read_ios, result.syncs) == (128, 1 << 20, 0, 31)
-    assert (result.read_iops, result.write_iops) == (0, job["write"]["iops"])
-    assert result.write_iops > 0
+    assert result == {"read": 0, "write": job["write"]["iops"]}
+    assert result["write"] > 0
 
 
 def test_fio_failures() -> None:
@@ -50,22 +46,18 @@ def test_fio_failures() -> None:
 @pytest.mark.parametrize("major", [15, 18])
 def test_pg_test_fsync_result(major: int) -> None:
     text = (FIXTURES / "pg_test_fsync" / f"{major}.txt").read_text()
-    rates = parse_pg_test_fsync(text)
-    assert list(rates.one_write) == ["open_datasync", "fdatasync", "fsync", "fsync_writethrough", "open_sync"]
-    assert rates.one_write["fsync_writethrough"] is None
-    assert rates.fdatasync is not None
-    assert f"{rates.fdatasync:.3f} ops/sec" in text
-    assert rates.unsynced_writes is not None
-    assert rates.unsynced_writes > 10 * rates.fdatasync
+    first = text.index("fdatasync   ")
+    rate = text[first:].split()[1]
+    assert text.index("one 8kB write") < first < text.index("two 8kB writes")
+    assert parse_pg_test_fsync(text) == float(rate) > 0
 
 
 def test_pg_test_fsync_failures() -> None:
-    with pytest.raises(PgstrataError, match="not understood"):
-        parse_pg_test_fsync("something else\n")
-    with pytest.raises(PgstrataError, match="no rates"):
-        parse_pg_test_fsync("1 second per test\n")
+    for text in ("something else\n", "1 second per test\n", "using one 8kB write:\n  fsync  1.2 ops/sec  5 usecs/op\n"):
+        with pytest.raises(PgstrataError, match="no rate of fdatasync"):
+            parse_pg_test_fsync(text)
 
 
 def test_pg_test_fsync_arguments() -> None:
-    command = plan_pg_test_fsync("/b/pg_test_fsync", "/m/file", seconds_per_test=2)
+    command = plan_pg_test_fsync("/b/pg_test_fsync", "/m/file", 2)
     assert command.argv == ("/b/pg_test_fsync", "--secs-per-test=2", "--filename=/m/file")

@@ -2,9 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
-from pgstrata.errors import PreflightError
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.pgbench import plan_init, plan_run, script_fields, workload_of
 from pgstrata.workload.pgbench_output import PgbenchResult, ScriptResult
@@ -53,11 +50,9 @@ def test_open_loop_with_limit_and_sampled_log() -> None:
     )
 
 
-def test_full_and_aggregated_logs() -> None:
+def test_full_logs() -> None:
     workload = Workload(log="all")
     assert options(TARGET, CELL, workload, seed=1, log_prefix="/l/x").endswith("--log --log-prefix=/l/x")
-    text = options(TARGET, CELL, Workload(log="sampled"), seed=1, log_prefix="/l/x", aggregate_interval_s=5)
-    assert text.endswith("--log --log-prefix=/l/x --aggregate-interval=5")
 
 
 def test_custom_script_and_protocol() -> None:
@@ -94,12 +89,6 @@ def test_the_mix_that_an_output_names() -> None:
     many = tuple(ScriptResult(f"{'x' * 40}{n}", 1) for n in range(60))
     assert workload_of(replace(result, scripts=many)) == "multiple scripts"
     assert workload_of(replace(result, script="<builtin: select only>", scripts=())) == "select-only"
-
-
-def test_tries_need_pgbench_15() -> None:
-    assert options(TARGET, CELL, Workload(), seed=1, max_tries=5).endswith("--max-tries=5")
-    with pytest.raises(PreflightError, match="pgbench 14"):
-        plan_run(replace(TARGET, major=14), CELL, Workload(), seed=1, max_tries=5)
 
 
 def test_loading() -> None:

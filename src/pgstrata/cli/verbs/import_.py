@@ -9,7 +9,7 @@ import typer
 
 from pgstrata.cli.output import Group, JsonFlag, parse_margin, print_json, print_notice, print_text
 from pgstrata.importers.registry import TOOLS
-from pgstrata.importers.tool import Importer
+from pgstrata.importers.source import Importer
 
 if TYPE_CHECKING:
     from pgstrata.importers.runs import ImportSummary
