@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pgstrata.analyze.findings import DurabilityFinding
-from pgstrata.record.crash import CrashRecord
+from pgstrata.record.crash import CrashFound, CrashRecord
 from pgstrata.record.reader import CrashData
 from pgstrata.spec.durability import Durability, durability_class
 from pgstrata.spec.durability_class import LOSES, SURVIVES
 from pgstrata.spec.stack import PRIMARY, Stack
 
 LEVEL = 0.95
-_SHARED = DurabilityFinding.model_fields.keys() & CrashRecord.model_fields.keys()
+_SHARED = (*CrashFound.model_fields, "verdict", "lost_acknowledged_max", "amcheck")
 """Fields that a finding has as the record has them."""
 
 

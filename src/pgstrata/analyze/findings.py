@@ -10,23 +10,19 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from pgstrata.analyze.campaign.statements import Statement
-from pgstrata.analyze.factor_findings import TuningFinding
+from pgstrata.analyze.campaign.statements import PairFigures, Statement
 from pgstrata.analyze.finding import (
     Cause,
     Finding,
     Kind,
     MetricScale,
-    Modes,
-    Rounds,
-    Source,
     TimeKind,
     Transactions,
+    TuningFinding,
     Uncounted,
-    Unlike,
     Verdict,
 )
-from pgstrata.record.cluster import ClusterFound, PowerCutNodes
+from pgstrata.record.crash import CrashFound
 from pgstrata.record.schema import REPORT_SCHEMA
 from pgstrata.spec.crash_request import ScriptName
 
@@ -50,55 +46,22 @@ class Excluded(Finding):
     reason: str
 
 
-class DurabilityFinding(Finding):
+class DurabilityFinding(Finding, CrashFound):
     """Class from the configuration; verdict and counts from crash trials, if there were any."""
 
     class_: str = Field(alias="class")
     """Durability of acknowledged commits that the configuration promises."""
     reason: str = ""
     verdict: Literal["held", "repair", "lost", "corrupt", "unknown", "not_tested"] = "not_tested"
-    states: int = 0
-    lost: int = 0
-    corrupt: int = 0
-    repair: int = 0
-    """States whose filesystem must be repaired, after which everything acknowledged is there."""
-    unknown: int = 0
-    missing: int = 0
-    """Requested states that were not checked because the trial could not continue."""
-    unknown_reason: str = ""
-    """Reason why the first unknown state is unknown, or why states are missing."""
     lost_acknowledged_max: int | None = None
-    lost_max_s: float | None = None
-    """Longest time from the oldest lost acknowledged commit to the power cut; null if not recorded."""
-    newest_only: bool = False
-    """True if acknowledged commits were lost, and every such state is consistent and lacks only the newest ones."""
-    first_counterexample: str | None = None
     ignored_flushes: str = "0"
     """Flushes that the disk of the crash trials ignored: `all`, or the number of last ones."""
     script: ScriptName = "ledger"
     """Workload of the sessions in the crash trials: the ledger, or `tpcb-like`."""
     fault: str = ""
     """Fault injected while PostgreSQL wrote, before power was lost; empty if power cuts were the only fault."""
-    panicked: bool = False
-    """True if PostgreSQL terminated itself because of the fault."""
     amcheck: bool | None = None
     """True if the server of the crash trials had amcheck to check tables and indexes; null without crash trials."""
-    nested: int = 0
-    """Number of states in which power was lost again during a recovery."""
-    recordings: int = 1
-    """Number of seeds of the transactions, one after the other on the same server."""
-    checkpoints: int = 0
-    flush_epochs: int = 0
-    recorded_s: float = 0.0
-    """Checkpoints and completed flushes of the recording that the states were made of, and its length."""
-    drawn: int = 0
-    """Number of flush epochs with one state drawn by lot alone; a bound applies to these states only."""
-    many_volatile: int = 0
-    """Number of states with 7 or more writes that could have been lost."""
-    cluster: ClusterFound | None = None
-    """Effect of the loss of nodes, for a cluster; `states` are the failures that were carried out."""
-    power: PowerCutNodes | None = None
-    """Result for a cluster all of whose nodes lost power at once, in `states` different ways."""
     untested: str = ""
     """Reason why there is no verdict although power cuts were requested."""
 
@@ -232,18 +195,15 @@ class StackFinding(Finding):
     """Null without a price, and without a throughput."""
 
 
-class Comparison(Finding):
+class Comparison(PairFigures):
     """Stack a against stack b in one metric; `ratio` is exp(difference) on the ratio scale."""
 
     a: str
     b: str
     cell: str
-    metric: str
     scale: MetricScale
     ratio: float | None
     """a over b, or a minus b where `scale` is `difference`."""
-    low: float | None
-    high: float | None
     level: float
     """Confidence of the interval, for example 0.95."""
     kind: Kind
@@ -256,10 +216,6 @@ class Comparison(Finding):
     """Further pairs until a verdict, if the difference stays as it is."""
     needed_s: float | None = None
     """Machine time of those pairs; null for imports, which cannot be continued."""
-    source: Source = "screening"
-    """Origin of the runs behind the comparison."""
-    leaning: Literal["better", "worse"] | None = None
-    """Direction of a proven difference between two that are equal within the margin."""
     margin: float | None = None
     """Margin within which the two count as practically equal: a share, or in the metric's unit; null if none was
     declared."""
@@ -270,23 +226,10 @@ class Comparison(Finding):
     """True if the interval excludes no difference, for the declared primary metric, in runs of this campaign."""
     smallest_provable: float | None = None
     """The smallest difference that these pairs can prove: half width of the interval, as a share (ratio scale)."""
-    acceptable_margin: float | None = None
-    """The smallest margin within which the two are equal already."""
     sigma: float | None = None
     """Standard deviation of one paired difference, on the scale of the model (logarithm for ratios)."""
-    unseen_mode: float | None = None
-    """For an equal pair: a mode in a smaller share of the runs could have been missed (confidence 0.95)."""
-    rounds: Rounds | None = None
-    """Null without blocks (imports), over hosts, and for metrics that were not declared."""
-    modes: Modes | None = None
-    """Null unless two modes keep the pair undecided."""
     cross_check: float | None = None
     """The Hodges-Lehmann estimate of the same ratio or difference, if it differs by more than half a margin."""
-    uncounted: Uncounted = Field(default_factory=dict)
-    """Transactions of a and b, if a share of 0.001 or more failed, was skipped, late or retried: all figures are of the
-    committed ones alone."""
-    unlike: Unlike = Field(default_factory=dict)
-    """Servers, checksums, networks or client machines in which a and b differ."""
 
 
 class Chosen(Finding):
@@ -355,7 +298,7 @@ class PublishedFinding(Finding):
     """Stack that both ratios are relative to."""
     ratio: float | None
     """Published value over that of the baseline."""
-    measured_ratio: float | None
+    measured_ratio: float | None = None
     """The same ratio in this campaign; without interval if nothing is compared (functional only)."""
     measured_low: float | None = None
     measured_high: float | None = None

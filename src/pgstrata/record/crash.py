@@ -55,55 +55,60 @@ class StateRecord(Record):
     """The most that its worker, with the worker's daemon and server, has had by then."""
 
 
-class CrashRecord(Record):
-    """A crash trial of one stack: what was asked, and what its states show together."""
+class CrashFound(Record):
+    """Counts and findings of all states of a crash trial together."""
 
-    format: int = FORMAT
-    stack: str
-    seed: int
-    request: CrashRequest = CrashRequest()
     panicked: bool = False
-    """True if the server panicked while it was recorded."""
-    transactions: int = Field(0, ge=0)
-    """Acknowledged while it was recorded."""
+    """True if PostgreSQL terminated itself because of the fault while it was recorded."""
     recordings: int = Field(1, ge=0)
-    """Parts of the recording with a seed of their own."""
+    """Number of seeds of the transactions, one after the other on the same server."""
     checkpoints: int = Field(0, ge=0)
     flush_epochs: int = Field(0, ge=0)
     recorded_s: float = Field(0.0, ge=0)
-    """Checkpoints and completed flushes of the recording, and its length from the first acknowledgement to the last."""
-    amcheck: bool = False
-    """True if the server has amcheck; without it indexes and tables are compared by their counts alone."""
-    verdict: StateVerdict = "unknown"
+    """Checkpoints and completed flushes of the recording that the states were made of, and its length."""
     states: int = Field(0, ge=0)
     nested: int = Field(0, ge=0)
     """Number of states in which power was lost again during a recovery."""
     drawn: int = Field(0, ge=0)
-    """Number of flush epochs with a state drawn by lot alone."""
+    """Number of flush epochs with one state drawn by lot alone; a bound applies to these states only."""
     many_volatile: int = Field(0, ge=0)
-    """Number of states with MANY_VOLATILE or more writes that could have been lost."""
+    """Number of states with 7 or more writes that could have been lost."""
     lost: int = Field(0, ge=0)
     corrupt: int = Field(0, ge=0)
     repair: int = Field(0, ge=0)
     """States whose filesystem must be repaired, after which everything acknowledged is there."""
     unknown: int = Field(0, ge=0)
     missing: int = Field(0, ge=0)
-    """Requested states that were not checked, because the trial could not go on."""
+    """Requested states that were not checked because the trial could not continue."""
     unknown_reason: str = ""
     """Reason why the first unknown state is unknown, or why states are missing."""
-    lost_acknowledged_max: int = Field(0, ge=0)
     lost_max_s: float | None = Field(None, ge=0)
-    """Longest time, over all states, from the oldest lost acknowledged transaction to the cut."""
+    """Longest time from the oldest lost acknowledged commit to the power cut; null if not recorded."""
     newest_only: bool = False
-    """Every state with losses is consistent and lacks the newest transactions of its sessions alone."""
+    """True if acknowledged commits were lost, and every such state is consistent and lacks only the newest ones."""
     first_counterexample: str | None = None
+    cluster: ClusterFound | None = None
+    """Effect of the loss of nodes, for a cluster; `states` are the failures that were carried out."""
+    power: PowerCutNodes | None = None
+    """Result for a cluster all of whose nodes lost power at once, in `states` different ways."""
+
+
+class CrashRecord(CrashFound):
+    """A crash trial of one stack: what was asked, and what its states show together."""
+
+    format: int = FORMAT
+    stack: str
+    seed: int
+    request: CrashRequest = CrashRequest()
+    transactions: int = Field(0, ge=0)
+    """Acknowledged while it was recorded."""
+    amcheck: bool = False
+    """True if the server has amcheck; without it indexes and tables are compared by their counts alone."""
+    verdict: StateVerdict = "unknown"
+    lost_acknowledged_max: int = Field(0, ge=0)
     token: str = Field("", pattern=r"^[0-9a-z]{0,64}$")
     mount_root: str = ""
     """Folder that the names of mount points were made of: links between the volumes of a state lead there."""
-    cluster: ClusterFound | None = None
-    """Findings of a cluster, whose failures are counted in place of states."""
-    power: PowerCutNodes | None = None
-    """Findings of a cluster all of whose nodes lost power."""
 
 
 class LostPlace(Record):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pgstrata.analyze.campaign.judge import judge
-from pgstrata.analyze.campaign.levels_apart import far_run, is_notable
+from pgstrata.analyze.campaign.statement_builder import far_run, is_notable
 from pgstrata.analyze.campaign.statements import LevelsApart
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.stats.comparison import Table

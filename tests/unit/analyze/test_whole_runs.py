@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pgstrata.analyze.campaign.statement_builder import whole_against_slices
 from pgstrata.analyze.campaign.statements import WholeRunsApart
-from pgstrata.analyze.campaign.whole_runs import whole_against_slices
 from pgstrata.analyze.stats.detectable_difference import expected_sigma, slices_sigma
 from pgstrata.record.schema import CellResult, SliceResult
 from pgstrata.report.sentences.statements import sentence

@@ -25,10 +25,7 @@ from pgstrata.analyze.campaign.pair_findings import PairFindings, hosts_findings
 from pgstrata.analyze.campaign.scale import metric_of
 from pgstrata.analyze.campaign.slice_evidence import slices_finding
 from pgstrata.analyze.campaign.statement_builder import CellStatements, amounts, rivals_of
-from pgstrata.analyze.campaign.statements import (
-    MatchedLoad,
-    Statement,
-)
+from pgstrata.analyze.campaign.statements import MatchedLoad, Statement
 from pgstrata.analyze.campaign.tuning import tuning_finding
 from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.findings import (
@@ -130,16 +127,21 @@ class _JudgedCell:
         self.own: dict[str, dict[str, OwnLevel]] = {}
         self.explored: dict[str, tuple[PairConclusion, ...]] = {}
         self.slices = slices_finding(evidence, cell.id)
+        self.paired = evidence.data.record.paired
         self.conclusion = self._conclude()
         self.own[primary] = self.conclusion.own
         for name in self._other_metrics():
             self._explore(name)
 
     def _conclude(self) -> CellConclusion:
-        evidence = self.evidence
-        paired = evidence.data.record.paired
-        imported, replay = evidence.imported, self.replay
-        return conclude(self.design, self.observations, self.cell.id, imported=imported, paired=paired, replay=replay)
+        return conclude(
+            self.design,
+            self.observations,
+            self.cell.id,
+            imported=self.evidence.imported,
+            paired=self.paired,
+            replay=self.replay,
+        )
 
     def _other_metrics(self) -> tuple[str, ...]:
         """Return the metrics measured in this cell; failures only if there were any."""
@@ -152,15 +154,13 @@ class _JudgedCell:
     def _explore(self, name: str) -> BlockFit:
         design = replace(self.design, goal=self.design.goal.model_copy(update={"primary": name}))
         table = host_factor_table(design, self.evidence.observations(name), self.cell.id)
-        paired = self.evidence.data.record.paired
-        fit, self.own[name], self.explored[name] = explore(design, table, paired=paired)
+        fit, self.own[name], self.explored[name] = explore(design, table, paired=self.paired)
         return fit
 
     # ------------------------------------------------------------ stacks
 
     def stacks(self) -> Iterator[StackFinding]:
-        for name in self.evidence.stacks:
-            yield self._stack(name)
+        return (self._stack(name) for name in self.evidence.stacks)
 
     def _stack(self, name: str) -> StackFinding:
         evidence, stack = self.evidence, self.evidence.stacks[name]
@@ -260,16 +260,13 @@ class _JudgedCell:
         leader = self.conclusion.leader
         if leader is None or not self.conclusion.chosen or self.evidence.unranked:
             return None
-        class_ = effective_durability(self.evidence.durability[leader])
+        found = self.conclusion
         return Chosen(
             name=leader,
-            class_=class_,
-            probability_within_margin=1 - ALPHA if rivals_of(self.design, self.conclusion) else None,
-            left_behind=undecided_rivals(self.design, self.conclusion.fit, leader, *self._pairs()),
+            class_=effective_durability(self.evidence.durability[leader]),
+            probability_within_margin=1 - ALPHA if rivals_of(self.design, found) else None,
+            left_behind=undecided_rivals(self.design, found.fit, leader, found.screened, found.confirmed),
         )
-
-    def _pairs(self) -> tuple[tuple[PairConclusion, ...], tuple[PairConclusion, ...]]:
-        return self.conclusion.screened, self.conclusion.confirmed
 
     def _ranking(self) -> tuple[str, ...]:
         """Return ranked stacks; those that could not be compared follow by their own level."""
@@ -278,10 +275,9 @@ class _JudgedCell:
         return (*self.conclusion.ranking, *apart)
 
     def _statements(self) -> Iterator[Statement]:
-        said = CellStatements(
+        return CellStatements(
             self.evidence, self.design, self.cell, self.conclusion, self.observations, self.pairs, self.slices
-        )
-        return said.all()
+        ).all()
 
 
 class _MatchedCell(_JudgedCell):

@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 from itertools import compress
 
 import numpy as np
-import numpy.typing as npt
 
 from pgstrata.analyze.campaign.selection import Selection, Tally, Traits, traits_of
 from pgstrata.analyze.stats import jitter
 from pgstrata.analyze.stats.capacity import is_lag_rising
+from pgstrata.analyze.stats.interval import Floats
 from pgstrata.analyze.stats.packed import PackedObservations
 from pgstrata.analyze.stats.trend import trend_per_hour
 from pgstrata.record.decision import Observation, OpenLoop
 from pgstrata.record.reader import CellData, TrialData
 from pgstrata.record.run_columns import report_interval_s
-
-Floats = npt.NDArray[np.float64]
 
 FRESH_LOADS = ("fresh", "sql", "pg_restore")
 _FROM_RESULT = frozenset({"tps", "latency_avg_ms", "latency_stddev_ms", "wal_bytes"})

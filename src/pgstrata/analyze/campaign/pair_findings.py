@@ -11,7 +11,7 @@ from pgstrata.analyze.campaign.caveats import Surroundings, unlike
 from pgstrata.analyze.campaign.conclude import CellConclusion, PairConclusion
 from pgstrata.analyze.campaign.evidence import Evidence
 from pgstrata.analyze.campaign.scale import Metric
-from pgstrata.analyze.campaign.statements import PairStatement
+from pgstrata.analyze.campaign.statements import PairFigures, PairStatement
 from pgstrata.analyze.crash import share_bound
 from pgstrata.analyze.finding import Kind, Modes, Rounds, Source, Uncounted, Unlike
 from pgstrata.analyze.findings import Comparison, HostFinding, HostsFinding
@@ -118,15 +118,11 @@ def _modes(verdict: PairVerdict, metric: Metric) -> Modes | None:
     return Modes(low=low, high=high, below=below, above=above)
 
 
-_SHARED = (PairStatement.model_fields.keys() & Comparison.model_fields.keys()) - {"margin", "sigma"}
-"""Fields that a statement has as its comparison has them."""
-
-
 def pair_statement(comparison: Comparison) -> PairStatement:
     """Return the statement on a comparison in the declared metric."""
     decided = comparison.verdict != "undecided"
     return PairStatement(
-        **{name: getattr(comparison, name) for name in _SHARED},
+        **{name: getattr(comparison, name) for name in PairFigures.model_fields},
         subject=comparison.a,
         relation=comparison.verdict,
         object=comparison.b,

@@ -7,7 +7,7 @@ them show it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -19,12 +19,11 @@ from pgstrata.analyze.campaign.evidence import Evidence, Run, gather
 from pgstrata.analyze.campaign.metrics import interval_of, seconds_of
 from pgstrata.analyze.campaign.statements import CheckpointCost, LevelChanges, Period, Stalls, Statement
 from pgstrata.analyze.stats.changepoint import changepoints_s
-from pgstrata.analyze.stats.checkpoint_cycle import CheckpointCycle, checkpoint_cycle
+from pgstrata.analyze.stats.checkpoint_cycle import checkpoint_cycle
+from pgstrata.analyze.stats.interval import Floats
 from pgstrata.analyze.stats.periodogram import Line, strongest_period
 from pgstrata.analyze.stats.run_length import RunLength, suggest
 from pgstrata.record.reader import CampaignData, CellData
-
-Floats = npt.NDArray[np.float64]
 
 RUN_S = 300.0
 LEVELS_RUN_S = 900.0
@@ -38,24 +37,6 @@ SAMPLING_S = 1.0
 
 
 @dataclass(frozen=True)
-class RunFeatures:
-    """Features that most of the runs show; None for those they do not."""
-
-    runs: int
-    checkpoint_depth: float | None
-    """Throughput of the fastest minus the slowest fifth of the checkpoint cycle, as a share of the mean."""
-    checkpoint_slowest: int | None
-    """Slowest fifth of the cycle, from 0."""
-    period_s: float | None
-    swing: float | None
-    """Crest to trough of that period, as a share of the mean."""
-    changes_s: tuple[float, ...]
-    """Times of the last run's level changes, from its start, if most runs change their level."""
-    step: float | None
-    """Largest of these changes, as a share of the mean."""
-
-
-@dataclass(frozen=True)
 class _LongRun:
     """The settled seconds of a run, and the starts of checkpoints in them."""
 
@@ -65,35 +46,14 @@ class _LongRun:
     """Seconds of the run before the settled ones."""
 
 
-@dataclass(frozen=True)
-class _Levels:
-    """Times at which a run changed its level, from its start, and the largest change."""
-
-    changes_s: tuple[float, ...]
-    step: float
-
-
-def features_of(cells: Sequence[CellData]) -> RunFeatures | None:
-    """Return the features of a stack's runs; None without a run that is long enough."""
+def feature_statements(name: str, cells: Sequence[CellData], *, soak: bool = False) -> Iterator[Statement]:
+    """Yield statements on checkpoints, periods and changes of level within the runs of a stack; on changes of level
+    alone for soak runs."""
     runs = list(_long_runs(cells))
-    if not runs:
-        return None
-    cycles = [c for run in runs if (c := checkpoint_cycle(run.seconds, run.starts)) is not None]
-    deep = [c for c in cycles if c.p < CYCLE_ALPHA and c.depth >= NOTABLE_DEPTH]
-    lines = [line for run in runs if (line := strongest_period(run.seconds)) is not None and line.found]
-    wide = [line for line in lines if line.swing >= NOTABLE_SWING]
-    if any(run.cut_s for run in runs):
-        wide = [line for line in wide if is_beyond_sampling(line)]
-    levels = _changes(runs)
-    return RunFeatures(
-        runs=len(runs),
-        checkpoint_depth=_of_most(deep, runs, lambda c: c.depth),
-        checkpoint_slowest=_slowest(deep) if len(deep) * 2 > len(runs) else None,
-        period_s=_period(wide, len(runs)),
-        swing=float(np.median([line.swing for line in wide])) if wide else None,
-        changes_s=levels.changes_s if levels else (),
-        step=levels.step if levels else None,
-    )
+    if not soak:
+        yield from _checkpoints(name, runs)
+        yield from _swings(name, runs)
+    yield from _changes(name, runs, soak)
 
 
 def is_beyond_sampling(line: Line) -> bool:
@@ -115,42 +75,47 @@ def _long_runs(cells: Sequence[CellData]) -> Iterator[_LongRun]:
             yield _LongRun(seconds, starts[~np.isnan(starts)] - cut_s, cut_s)
 
 
-def _of_most(
-    found: Sequence[CheckpointCycle], runs: Sequence[object], value: Callable[[CheckpointCycle], float]
-) -> float | None:
-    return float(np.median([value(c) for c in found])) if len(found) * 2 > len(runs) else None
+def _checkpoints(name: str, runs: Sequence[_LongRun]) -> Iterator[Statement]:
+    cycles = [c for run in runs if (c := checkpoint_cycle(run.seconds, run.starts)) is not None]
+    deep = [c for c in cycles if c.p < CYCLE_ALPHA and c.depth >= NOTABLE_DEPTH]
+    if len(deep) * 2 > len(runs):
+        slowest = int(np.argmin(np.mean([c.phases for c in deep], axis=0)))
+        yield CheckpointCost(subject=name, slowest_fifth=slowest, depth=float(np.median([c.depth for c in deep])))
 
 
-def _slowest(cycles: Sequence[CheckpointCycle]) -> int:
-    return int(np.argmin(np.mean([c.phases for c in cycles], axis=0)))
+def _swings(name: str, runs: Sequence[_LongRun]) -> Iterator[Statement]:
+    """Yield a period that most runs agree on, within a tenth."""
+    lines = [line for run in runs if (line := strongest_period(run.seconds)) is not None and line.found]
+    wide = [line for line in lines if line.swing >= NOTABLE_SWING]
+    if any(run.cut_s for run in runs):
+        wide = [line for line in wide if is_beyond_sampling(line)]
+    if len(wide) * 2 <= len(runs):
+        return
+    period_s = float(np.median([line.period_s for line in wide]))
+    agreeing = sum(abs(line.period_s - period_s) <= 0.1 * period_s for line in wide)
+    if agreeing * 2 > len(runs):
+        yield Period(subject=name, period_s=period_s, swing=float(np.median([line.swing for line in wide])))
 
 
-def _period(lines: Sequence[Line], runs: int) -> float | None:
-    """Return a period that most runs agree on, within a tenth."""
-    if len(lines) * 2 <= runs:
-        return None
-    middle = float(np.median([line.period_s for line in lines]))
-    agreeing = sum(abs(line.period_s - middle) <= 0.1 * middle for line in lines)
-    return middle if agreeing * 2 > runs else None
+def _changes(name: str, runs: Sequence[_LongRun], soak: bool) -> Iterator[Statement]:
+    """Yield the changes of the last run with a notable one, if most runs have one: times from its start, and the
+    largest as a share of the mean."""
+    long = [run for run in runs if run.seconds.size >= LEVELS_RUN_S]
+    changed = [(run, at_s, step) for run in long for at_s, step in _levels(run) if step >= NOTABLE_SWING]
+    if len(changed) * 2 > len(long):
+        run, at_s, step = changed[-1]
+        yield LevelChanges(subject=name, at_s=tuple(t + run.cut_s for t in at_s), step=step, soak=soak)
 
 
-def _changes(runs: Sequence[_LongRun]) -> _Levels | None:
-    """Return the levels of the last run with a notable change of level, if most runs have one."""
-    found = [_levels(run) for run in runs if run.seconds.size >= LEVELS_RUN_S]
-    changed = [levels for levels in found if levels is not None and levels.step >= NOTABLE_SWING]
-    return changed[-1] if found and len(changed) * 2 > len(found) else None
-
-
-def _levels(run: _LongRun) -> _Levels | None:
+def _levels(run: _LongRun) -> Iterator[tuple[tuple[float, ...], float]]:
+    """Yield the times of changes in the settled seconds, and the largest step; nothing for a run without any."""
     at_s = changepoints_s(run.seconds)
-    if not at_s:
-        return None
-    means = [float(part.mean()) for part in np.split(run.seconds, [round(t) for t in at_s])]
-    step = float(np.abs(np.diff(means)).max()) / float(run.seconds.mean())
-    return _Levels(tuple(t + run.cut_s for t in at_s), step)
+    if at_s:
+        means = [float(part.mean()) for part in np.split(run.seconds, [round(t) for t in at_s])]
+        yield at_s, float(np.abs(np.diff(means)).max()) / float(run.seconds.mean())
 
 
-# ---------------------------------------------------------------- statements
+# ---------------------------------------------------------------- stalls
 
 NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S = 0.25, 0.01, 3.0
 """Share of seconds below half and below a tenth of the median, and longest stall, from which on a sentence is made."""
@@ -169,16 +134,6 @@ def stalls(name: str, runs: tuple[Run, ...], *, soak: bool = False) -> Iterator[
     half, stalled, longest_s = (float(np.median(values)) for values in steadiness)
     if half >= NOTABLE_HALF or stalled >= NOTABLE_STALL or longest_s >= NOTABLE_STALL_S:
         yield Stalls(subject=name, half_fraction=half, stall_fraction=stalled, longest_stall_s=longest_s, soak=soak)
-
-
-def feature_statements(name: str, features: RunFeatures) -> Iterator[Statement]:
-    """Yield statements on checkpoints, periods and changes of level within the runs of a stack."""
-    if features.checkpoint_depth is not None and features.checkpoint_slowest is not None:
-        yield CheckpointCost(subject=name, slowest_fifth=features.checkpoint_slowest, depth=features.checkpoint_depth)
-    if features.period_s is not None:
-        yield Period(subject=name, period_s=features.period_s, swing=features.swing)
-    if features.changes_s:
-        yield LevelChanges(subject=name, at_s=features.changes_s, step=features.step)
 
 
 # ---------------------------------------------------------------- scatter between runs

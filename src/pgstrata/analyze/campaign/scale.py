@@ -10,12 +10,8 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
-import numpy.typing as npt
-
 from pgstrata.analyze.finding import MetricScale
 
-Floats = npt.NDArray[np.float64]
 Better = Literal["higher", "lower"]
 Unit = Literal["TPS", "NOPM", "TPM", "tpmC", "req/s", "QPS", "IOPS", "MB/s", "ms", "s", "%", "bytes", "per hour", ""]
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
 from pgstrata.analyze.campaign.conclude import CellConclusion, PairConclusion
-from pgstrata.analyze.campaign.evidence import Evidence
+from pgstrata.analyze.campaign.evidence import Evidence, Run
 from pgstrata.analyze.campaign.later_stages import capacity_statement
-from pgstrata.analyze.campaign.levels_apart import far_run, is_notable
 from pgstrata.analyze.campaign.pair_findings import PairFindings, pair_statement, relative_margin, sorted_bounds
 from pgstrata.analyze.campaign.policy import MAX_PAIRS
-from pgstrata.analyze.campaign.run_features import feature_statements, features_of, known, stalls, suggested_length
+from pgstrata.analyze.campaign.run_features import feature_statements, known, stalls, suggested_length
 from pgstrata.analyze.campaign.slice_evidence import slice_statements
 from pgstrata.analyze.campaign.statements import (
     Amount,
@@ -24,7 +25,6 @@ from pgstrata.analyze.campaign.statements import (
     DeclaredBlocks,
     FarRun,
     Growing,
-    LevelChanges,
     LevelsApart,
     LostCount,
     LostRuns,
@@ -39,17 +39,18 @@ from pgstrata.analyze.campaign.statements import (
     Trend,
     WholeRunsApart,
 )
-from pgstrata.analyze.campaign.whole_runs import whole_against_slices
 from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.finding import Source
 from pgstrata.analyze.findings import SlicesFinding
 from pgstrata.analyze.stats.bad_mode import BadMode
-from pgstrata.analyze.stats.comparison import Design, tabulate
+from pgstrata.analyze.stats.comparison import Design, Table, tabulate
+from pgstrata.analyze.stats.detectable_difference import expected_sigma, slices_sigma
 from pgstrata.analyze.stats.forecast import smallest_margin
-from pgstrata.analyze.stats.interval import Interval
+from pgstrata.analyze.stats.interval import Floats, Interval
 from pgstrata.analyze.stats.trend import trend_p
 from pgstrata.analyze.why.use import disk_findings, late_disks
 from pgstrata.record.decision import COMPARISON, Observation
+from pgstrata.spec.campaign import Slices
 from pgstrata.spec.durability import CLASSES
 from pgstrata.spec.workload import Cell
 
@@ -349,9 +350,7 @@ class CellStatements:
             long = all(r.data.result.duration_s >= TREND_RUN_S for r in runs)
             if long and slopes.size >= 3 and trend_p(slopes) < TREND_ALPHA / max(1, len(self.design.stacks)):
                 yield Trend(subject=name, per_hour=float(np.median(slopes)))
-            features = features_of([r.data for r in runs])
-            if features is not None:
-                yield from feature_statements(name, features)
+            yield from feature_statements(name, [r.data for r in runs])
 
     def _soak(self, name: str) -> Iterator[Statement]:
         """Yield slope, stalls and changes of level of a stack's long runs."""
@@ -366,6 +365,110 @@ class CellStatements:
                 per_hour=float(np.median(slopes)),
             )
         yield from stalls(name, soaked, soak=True)
-        features = features_of([r.data for r in soaked])
-        if features is not None and features.changes_s:
-            yield LevelChanges(subject=name, at_s=features.changes_s, step=features.step, soak=True)
+        yield from feature_statements(name, [r.data for r in soaked], soak=True)
+
+
+# ---------------------------------------------------------------- levels apart
+
+# Differences between the levels in a table and the verdict next to them, and the run responsible.
+#
+# A level is fitted over the screening; a verdict rests on the fresh pairs alone, so the two may disagree. With y the
+# runs of both stacks on the scale of the model and d = y_a - y_b in each block that has both,
+#
+#     gap = (level_a - level_b) - (the estimate of the fresh pairs), reported from max(margin, ln 1.05) on
+#
+# A block is far off where |d - m| > max(4 s, ln 1.1), m = median d, s = 1.4826 median|d - m| (Hampel, JASA 69, 1974),
+# and widens the gap: towards it in the screening, away from it among the fresh pairs. If at most a third of the
+# blocks are far off, the farthest is named, and of its two runs the one further from the median of its own stack.
+
+LEAST_BLOCKS = 5
+MOST_SHARE = 1 / 3
+SPREADS = 4.0
+FAR = math.log(1.1)
+NOTABLE = math.log(1.05)
+
+
+@dataclass(frozen=True)
+class OffRun:
+    """A run far from the others of its stack; `off` is on the scale of the model, negative where it was worse."""
+
+    first: bool
+    """True for the first stack of the pair."""
+    block: int
+    off: float
+
+
+def is_notable(gap: float, bound: float) -> bool:
+    """Return True if levels and verdict differ enough to be reported."""
+    return abs(gap) > max(bound, NOTABLE)
+
+
+def far_run(table: Table, i: int, j: int, fresh: frozenset[int], gap: float) -> OffRun | None:
+    """Return the run that contributes most to the gap; None if no block is far off. `fresh` has blocks of fresh
+    pairs."""
+    d: Floats = table.y[i] - table.y[j]
+    both = np.flatnonzero(np.isfinite(d))
+    if both.size < LEAST_BLOCKS:
+        return None
+    off = d[both] - np.median(d[both])
+    widens = np.array([gap * (-1.0 if table.blocks[k] in fresh else 1.0) for k in both]) * off > 0
+    limit = max(SPREADS * 1.4826 * float(np.median(np.abs(off))), FAR)
+    if not 0 < int((widens & (np.abs(off) > limit)).sum()) <= MOST_SHARE * both.size:
+        return None
+    column = int(both[np.argmax(np.where(widens, np.abs(off), 0.0))])
+    own = [float(table.y[k][column] - np.nanmedian(table.y[k])) for k in (i, j)]
+    first = abs(own[0]) >= abs(own[1])
+    return OffRun(first, table.blocks[column], own[0] if first else own[1])
+
+
+# ---------------------------------------------------------------- whole runs against slices of the same builds
+
+FAR_SIGMAS = 3.0
+"""Expected standard deviations of the difference from which on whole runs contradict slices: one in 370 pairs without
+cause."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Ratios of two stacks, a over b, by their whole runs and by their slices in the same blocks."""
+
+    whole: float
+    slices: float
+    blocks: int
+
+
+def whole_against_slices(a: Sequence[Run], b: Sequence[Run]) -> Apart | None:
+    """Return the ratios of two stacks that contradict each other; None if they agree, or no block has whole runs of
+    both."""
+    of_a, of_b = _by_block(a), _by_block(b)
+    blocks = sorted(of_a.keys() & of_b.keys())
+    if not blocks:
+        return None
+    whole = fmean(of_a[block].whole - of_b[block].whole for block in blocks)
+    slices = fmean(of_a[block].slices - of_b[block].slices for block in blocks)
+    one = of_a[blocks[0]]
+    sigma = math.hypot(expected_sigma(one.whole_s), slices_sigma(Slices(count=one.turns))) * math.sqrt(2 / len(blocks))
+    if abs(whole - slices) <= FAR_SIGMAS * sigma:
+        return None
+    return Apart(math.exp(whole), math.exp(slices), len(blocks))
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """Logarithms of the throughput of one build."""
+
+    whole: float
+    slices: float
+    whole_s: float
+    turns: int
+
+
+def _by_block(runs: Sequence[Run]) -> dict[int, _Levels]:
+    found = {}
+    for run in runs:
+        result, whole = run.data.result, run.data.result.whole
+        if whole is not None and whole.tps and result.tps:
+            turns = max(2, len(result.slices) // 2 * 2)
+            levels = _Levels(math.log(whole.tps), math.log(result.tps), max(1.0, whole.duration_s), turns)
+            found[run.data.block] = levels
+    return found

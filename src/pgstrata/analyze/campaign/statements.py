@@ -17,7 +17,8 @@ class Claim(StatementBase):
     """A statement that compares stacks, by their committed transactions alone."""
 
     uncounted: Uncounted = Field(default_factory=dict)
-    """Transactions of the stacks concerned, where a share failed, was skipped, late or retried."""
+    """Transactions of the stacks concerned, if a share of 0.001 or more failed, was skipped, late or retried: figures
+    are of the committed ones alone."""
     unlike: Unlike = Field(default_factory=dict)
     """Servers, checksums, networks or client machines in which the stacks concerned differ."""
 
@@ -46,31 +47,41 @@ class Choice(Claim):
     runs."""
 
 
-class PairStatement(Claim):
+class PairFigures(Claim):
+    """Figures of two stacks that a comparison and the statement on it share."""
+
+    metric: str
+    low: float | None
+    high: float | None
+    source: Source = "screening"
+    """Origin of the runs behind the comparison."""
+    leaning: Literal["better", "worse"] | None = None
+    """Direction of a proven difference between two that are equal within the margin."""
+    acceptable_margin: float | None = None
+    """The smallest margin within which the two are equal already."""
+    unseen_mode: float | None = None
+    """For an equal pair: a mode in a smaller share of the runs could have been missed (confidence 0.95)."""
+    rounds: Rounds | None = None
+    """Null without blocks (imports), over hosts, and for metrics that were not declared."""
+    modes: Modes | None = None
+    """Null unless two modes keep the pair undecided."""
+
+
+class PairStatement(PairFigures):
     """A verdict on two stacks: the fields of the comparison that a sentence needs."""
 
     about: Literal["pair"] = "pair"
     subject: str
     relation: Verdict
     object: str
-    metric: str
     amount: float
     """Subject over object, or their difference, depending on the scale of the metric."""
-    low: float | None
-    high: float | None
     certainty: Literal["proven", "shown", "open"]
-    source: Source
     margin: float
-    leaning: Literal["better", "worse"] | None = None
     sigma: float | None = None
     """Standard deviation of one paired difference; null while unknown, so that no forecast is possible."""
     settled_by_pairs: int | None = None
     settled_by_s: float | None = None
-    acceptable_margin: float | None = None
-    unseen_mode: float | None = None
-    """For an equal pair: a mode in a smaller share of the runs could have been missed."""
-    rounds: Rounds | None = None
-    modes: Modes | None = None
 
 
 class NotConfirmed(StatementBase):

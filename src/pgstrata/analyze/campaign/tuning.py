@@ -10,7 +10,7 @@ import numpy as np
 
 from pgstrata.analyze.campaign.evidence import Evidence
 from pgstrata.analyze.campaign.scale import metric_of
-from pgstrata.analyze.factor_findings import FactorFinding, InteractionFinding, TuningFinding
+from pgstrata.analyze.finding import FactorFinding, InteractionFinding, TuningFinding
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.stats.factor_effects import Effect, factor_effects
 from pgstrata.errors import UsageError

@@ -49,19 +49,19 @@ def ageing(d: Floats, tests: int) -> Ageing | None:
 
 def _p(values: Floats) -> float:
     """Two-sided p of no trend."""
-    n, ranks, order = values.size, _ranks(values), np.arange(1.0, values.size + 1)
-    if (ranks == ranks[0]).all():
+    n, placed, order = values.size, ranks(values), np.arange(1.0, values.size + 1)
+    if (placed == placed[0]).all():
         return 1.0
-    rho = float(np.corrcoef(ranks, order)[0, 1])
+    rho = float(np.corrcoef(placed, order)[0, 1])
     if abs(rho) >= 1 - 1e-12:
         return 0.0
-    r = correlation(ranks - theil_sen(order, ranks) * order)
+    r = correlation(placed - theil_sen(order, placed) * order)
     t = rho * math.sqrt((n - 2) / (1 - rho**2) * (1 - r) / (1 + r))
     return float(2 * t_cdf(n - 2, -abs(t)))
 
 
-def _ranks(values: Floats) -> Floats:
-    """From 1; equal values share the mean of their ranks."""
+def ranks(values: Floats) -> Floats:
+    """Return ranks from 1; equal values share the mean of their ranks."""
     _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[at]
-    return ranks
+    placed: Floats = (np.cumsum(counts) - (counts - 1) / 2)[at]
+    return placed

@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from pgstrata.analyze.stats.interval import Floats
 from pgstrata.analyze.stats.jitter import MEAN_S, means
-
-Floats = npt.NDArray[np.float64]
 
 PENALTY = 10.0
 _ENOUGH_MEANS = 8

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from pgstrata.analyze.stats.distributions import f_above
-
-Floats = npt.NDArray[np.float64]
+from pgstrata.analyze.stats.interval import Floats
 
 BINS = 5
 _MIN_CYCLES = 3

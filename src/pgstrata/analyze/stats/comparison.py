@@ -16,7 +16,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.stats.equivalence import PairVerdict, judge_pair, mean_of_differences
@@ -29,6 +28,7 @@ from pgstrata.analyze.stats.interval import (
     DECLARED_G,
     EQUIVALENCE_ALPHA,
     SCREEN_G,
+    Floats,
     anytime_p,
     interval,
     t_p,
@@ -41,7 +41,6 @@ from pgstrata.analyze.stats.two_modes import two_modes
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.spec.campaign import Goal
 
-Floats = npt.NDArray[np.float64]
 MAX_BLOCKS = 12
 NEAR_BLOCKS = 4
 """Blocks that the proof of a difference may take where time is given. By simulation of 10 minutes on a busy machine all

@@ -11,11 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-from pgstrata.analyze.stats.interval import Estimate
-
-Floats = npt.NDArray[np.float64]
+from pgstrata.analyze.stats.interval import Estimate, Floats
 
 ITERATIONS = 100
 TOLERANCE = 1e-10

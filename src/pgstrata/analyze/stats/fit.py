@@ -38,9 +38,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.analyze.stats.interval import Estimate
+from pgstrata.analyze.stats.interval import Estimate, Floats
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]
 ITERATIONS = 100

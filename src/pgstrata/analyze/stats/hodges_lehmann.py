@@ -7,9 +7,8 @@ averages of all pairs of differences (each with itself too); two samples: the me
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from pgstrata.analyze.stats.interval import Floats
 
 
 def hodges_lehmann(d: Floats) -> float:

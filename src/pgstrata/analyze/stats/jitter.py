@@ -13,7 +13,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from pgstrata.analyze.stats.interval import Floats
 
 MEAN_S = 15
 STALL = 0.1

@@ -12,9 +12,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from pgstrata.analyze.stats.interval import Floats
 
 ALPHA = 0.01
 _HALF_WINDOW = 30

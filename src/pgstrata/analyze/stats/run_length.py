@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from pgstrata.analyze.stats.interval import Floats
 
 _LEAST_BETWEEN = 0.25
 """Minimum share of the variance of the runs' means that counts as between runs, even if the seconds explain it all."""

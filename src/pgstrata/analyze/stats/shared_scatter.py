@@ -23,8 +23,8 @@ import numpy as np
 
 from pgstrata.analyze.stats.confirm import paired_location
 from pgstrata.analyze.stats.distributions import beta_above, f_above
-from pgstrata.analyze.stats.fit import EVIDENT_RUNS, BlockFit, Bools, Evident, Floats, Ints, fit_blocks
-from pgstrata.analyze.stats.interval import Estimate
+from pgstrata.analyze.stats.fit import EVIDENT_RUNS, BlockFit, Bools, Evident, Ints, fit_blocks
+from pgstrata.analyze.stats.interval import Estimate, Floats
 
 RUNS_TO_SHARE = 3
 """Runs of a stack needed to distinguish its scatter from that of others."""

@@ -25,15 +25,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from pgstrata.analyze.stats.distributions import f_above, f_quantile
-from pgstrata.analyze.stats.fit import BlockFit, fit_blocks
-from pgstrata.analyze.stats.interval import Estimate, t_p
+from pgstrata.analyze.stats.fit import BlockFit, Ints, fit_blocks
+from pgstrata.analyze.stats.interval import Estimate, Floats, t_p
 from pgstrata.analyze.stats.serial import correlation, correlation_p
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.intp]
 
 READINGS = {6: 0.25, 12: 0.5, 24: 0.25}
 """Numbers of blocks at which a test is read, and their shares of its level."""

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pgstrata.analyze.stats.distributions import t_cdf
+from pgstrata.analyze.stats.interval import Floats
 from pgstrata.analyze.stats.jitter import MEAN_S, means, median
-
-Floats = npt.NDArray[np.float64]
 
 _ENOUGH_MEANS = 8
 _MOST_POINTS = 400

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pgstrata.analyze.finding import TimeKind
+from pgstrata.analyze.stats.interval import Floats
 from pgstrata.record.reader import CellData
 from pgstrata.spec.stack import Stack
 
-Floats = npt.NDArray[np.float64]
 Event = tuple[TimeKind, str]
 
 KINDS: tuple[TimeKind, ...] = ("wal", "files", "locks", "running", "client", "other")
