@@ -1,4 +1,4 @@
-// Of pgstrata.watch.follow and pgstrata.report.live.
+// Of pgstrata.watch.follow and pgstrata.report.html.
 
 interface LiveSecond { t_s: number; tps: number; latency_ms: number | null; }
 

@@ -96,7 +96,7 @@ def fill_memory(pid: int) -> None:
 
 @pytest.mark.parametrize("harm", [kill, stop, fill_memory])
 def test_the_run_goes_on_without_its_view(directory: Path, harm: Callable[[int], None]) -> None:
-    from pgstrata.watch.beside import served_beside
+    from pgstrata.watch.server import served_beside
 
     bound = socket.create_server(("127.0.0.1", 0))
     port = bound.getsockname()[1]
@@ -109,7 +109,7 @@ def test_the_run_goes_on_without_its_view(directory: Path, harm: Callable[[int],
 _RUN = """
 import socket, sys, time
 from pathlib import Path
-from pgstrata.watch.beside import served_beside
+from pgstrata.watch.server import served_beside
 if __name__ == "__main__":
     bound = socket.create_server(("127.0.0.1", 0))
     port = bound.getsockname()[1]

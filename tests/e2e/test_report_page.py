@@ -16,8 +16,7 @@ from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.report.pictures.drawing import draw, is_cut
-from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.pictures.drawing import Sample, draw, is_cut
 from pgstrata.report.render import render
 from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign

@@ -17,8 +17,7 @@ from pgstrata.analyze.campaign.scale import METRICS, in_order, metric_of
 from pgstrata.analyze.findings import CellFinding, Findings, StackFinding
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.source import FolderSource
-from pgstrata.report.pictures.drawing import is_shown
-from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.pictures.drawing import Sample, is_shown
 from pgstrata.report.sentences.crash import durability_words
 from pgstrata.report.sentences.figures import NOT_KNOWN, render_count, render_metric, render_number
 from pgstrata.report.tables.settings import StackSetting, stack_settings

@@ -1,4 +1,4 @@
-"""One self-contained page: works from a file, offline; a policy in its head forbids every request.
+"""One self-contained page: works from a file, offline; a policy in its head forbids every request. And the live page.
 
 All data from findings and record are escaped by Jinja2, or embedded in a JSON block that contains no `<`.
 """
@@ -25,8 +25,7 @@ from pgstrata.analyze.campaign.statements import DeclaredBlocks
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.details import Links, level_title, stack_details
-from pgstrata.report.pictures.drawing import Drawing, draw
-from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.pictures.drawing import ZERO_BELOW, Drawing, Sample, draw, draw_intervals
 from pgstrata.report.sentences import glossary
 from pgstrata.report.sentences.answer import CellAnswer, cell_answer, generic_command
 from pgstrata.report.sentences.crash import power_cuts_view, shows_runs
@@ -34,7 +33,7 @@ from pgstrata.report.sentences.crash_timeline import NUMBERS
 from pgstrata.report.sentences.figures import render_count, render_factor, render_metric, render_number, render_percent
 from pgstrata.report.sentences.glossary import explained, explained_markup
 from pgstrata.report.sentences.header import incidents, report_head
-from pgstrata.report.sentences.markup import render_markup_html
+from pgstrata.report.sentences.markup import plain_words, render_markup_html
 from pgstrata.report.sentences.summary import Said, cell_words, told
 from pgstrata.report.sentences.tuning import effect_words
 from pgstrata.report.tables.cluster import ClusterPicture, cluster_pictures
@@ -147,7 +146,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             version=__version__,
             style=Markup(page_style()),
             script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            script_hash=_digest(script),
         )
     )
 
@@ -252,6 +251,11 @@ def page_script(names: tuple[str, ...]) -> str:
     return f'"use strict";\n(() => {{\n{body}\n}})();\n'
 
 
+def _digest(script: str) -> str:
+    """Return the digest by which a policy allows the script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
 @cache
 def page_style() -> str:
     """Return font and styles of every page."""
@@ -295,3 +299,51 @@ def page_environment() -> Environment:
         "explained": explained,
     }
     return environment
+
+
+# ---------------------------------------------------------------- the live view
+
+LIVE_SCRIPTS = ("base.js", "scale.js", "panel.js", "intervals.js", "timeline.js", "live.js")
+
+
+@dataclass(frozen=True)
+class LivePage:
+    """The page, which contains no figures, and the policy sent with it."""
+
+    text: str
+    policy: str
+
+
+@cache
+def live_page() -> LivePage:
+    """Return everything but the figures: those arrive as events of the same server, and from nowhere else."""
+    script = page_script(LIVE_SCRIPTS)
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{_digest(script)}'; style-src 'unsafe-inline'; img-src data:; "
+        "font-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    empty = Drawing(primary="tps", margin=0.0, zero_below=ZERO_BELOW, stacks=[], shapes=[], metrics={}, cells=[])
+    text = page_environment().get_template("live.html.j2").render(
+        version=__version__, style=Markup(page_style()), script=Markup(script), payload=page_payload(empty)
+    )  # fmt: skip
+    return LivePage(text, policy)
+
+
+def live_verdict(data: CampaignData, findings: Findings) -> dict[str, Any]:
+    """Return the current verdict: data of the charts, leading sentences and the table, by cell."""
+    return {
+        "trials": len(data.trials),
+        "unreadable": len(data.unreadable),
+        "drawing": draw_intervals(data, findings, Sample.of(data)),
+        "cells": [
+            {
+                "title": table.title,
+                "words": [plain_words(one.words) for one in told(table.cell).said],
+                "rows": [
+                    [r.name, r.primary.value, r.primary.interval, r.against_best.value, r.verdict, str(r.runs)]
+                    for r in table.rows
+                ],
+            }
+            for table in verdict_tables(findings)
+        ],
+    }

@@ -35,7 +35,7 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
     """Return the whole report."""
     head = report_head(data, findings)
     lines = [f"# {escape_markdown(head.name)}", ""]
-    lines += [f"- {title}: {escape_markdown(text)}" for title, text in head.facts]
+    lines += [f"- {title}: {escape_markdown(text)}" for title, text in head.facts.items()]
     lines += [f"- **Note:** {_sentence(n)}" for n in (*head.notices, *head.labels)]
     everywhere = common_sentences(findings) if shows_runs(data) else ()
     lines += [line for words in everywhere for line in ("", _sentence(words))]

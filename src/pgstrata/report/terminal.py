@@ -105,8 +105,8 @@ def render_terminal(data: CampaignData, findings: Findings, width: int = PLAIN_W
 def _print_head(console: Console, data: CampaignData, findings: Findings) -> None:
     head = report_head(data, findings)
     console.print(Text(printable(head.name), style="bold"))
-    width = max(len(title) for title, _ in head.facts)
-    for title, text in head.facts:
+    width = max(map(len, head.facts))
+    for title, text in head.facts.items():
         console.print(Text.assemble((f"{title:<{width}}  ", "dim"), printable(text)))
     for notice in (*head.notices, *(f"label: {label}" for label in head.labels)):
         console.print(Text.assemble(("! ", "bold yellow"), _sentence(notice)))

@@ -11,7 +11,7 @@ import stat
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -115,15 +115,24 @@ PIECE_BYTES = 1 << 20
 """Maximum bytes per read, and the longest line."""
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[int, int]]:
+    """Yield descriptor and size of a regular file; OSError for any other. The path may come from a record: no link is
+    followed, and a pipe does not block."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(f"{path} is no regular file")
+        yield descriptor, found.st_size
+    finally:
+        os.close(descriptor)
+
+
 def last_bytes(path: Path, most: int) -> bytes:
     """Return the end of a regular file; empty for other files, or if it cannot be read. Never waits."""
-    with suppress(OSError):
-        descriptor = _open(path)
-        try:
-            size = _regular_size(descriptor)
-            return b"" if size is None else os.pread(descriptor, most, max(0, size - most))
-        finally:
-            os.close(descriptor)
+    with suppress(OSError), _opened(path) as (descriptor, size):
+        return os.pread(descriptor, most, max(0, size - most))
     return b""
 
 
@@ -137,18 +146,11 @@ class Tail:
     """True if the next line began before the bytes read, and is omitted."""
 
     def lines(self) -> list[bytes]:
-        with suppress(OSError):
-            descriptor = _open(self.path)
-            try:
-                return self._read(descriptor)
-            finally:
-                os.close(descriptor)
+        with suppress(OSError), _opened(self.path) as (descriptor, size):
+            return self._read(descriptor, size)
         return []
 
-    def _read(self, descriptor: int) -> list[bytes]:
-        size = _regular_size(descriptor)
-        if size is None:
-            return []
+    def _read(self, descriptor: int, size: int) -> list[bytes]:
         if self._at < 0 or size < self._at:  # started, or started again
             self._at = max(0, size - FIRST_BYTES)
             self._torn = self._at > 0
@@ -163,16 +165,6 @@ class Tail:
         if self._torn:
             self._torn, lines = False, lines[1:]
         return lines
-
-
-def _open(path: Path) -> int:
-    """Open a path that may come from a record: no link is followed, and a pipe does not block."""
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def _regular_size(descriptor: int) -> int | None:
-    found = os.fstat(descriptor)
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 # ---------------------------------------------------------------- campaign directories

@@ -7,16 +7,20 @@ than a full socket. The number of simultaneous viewers is limited.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import hmac
 import json
 import os
 import resource
+import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from http.cookies import CookieError, SimpleCookie
+from multiprocessing import get_context, parent_process
+from pathlib import Path
 from socket import socket
 from typing import Any
 from urllib.parse import parse_qs
@@ -33,8 +37,7 @@ from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import Findings
 from pgstrata.errors import PgstrataError
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.html import html_text
-from pgstrata.report.live import live_page, live_verdict
+from pgstrata.report.html import html_text, live_page, live_verdict
 from pgstrata.report.pictures.drawing import shapes_of
 from pgstrata.watch.follow import Follower, Progress
 from pgstrata.watch.metrics import CONTENT_TYPE, render_metrics
@@ -398,3 +401,45 @@ def query_token(query: str) -> str:
 def is_token(given: str, token: str) -> bool:
     """Compare in constant time."""
     return hmac.compare_digest(given.encode(errors="surrogatepass"), token.encode())
+
+
+# ---------------------------------------------------------------- a process of its own
+
+PATIENCE_S = 3.0
+"""Seconds after which a stopped or busy view is killed."""
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+@contextmanager
+def served_beside(directory: Path, token: str, bound: socket) -> Iterator[int]:
+    """Yield the process's number; take over the socket, so that no connection to a dead view is possible."""
+    context = get_context("spawn")
+    with bound:
+        process = context.Process(target=_serve, args=(directory, token, bound), name="watch", daemon=True)
+        process.start()
+    try:
+        yield process.pid or 0
+    finally:
+        process.terminate()
+        process.join(PATIENCE_S)
+        process.kill()
+        process.join()
+
+
+def _serve(directory: Path, token: str, bound: socket) -> None:
+    _die_with_parent()
+    follower = Follower(directory)
+    serve(make_server(View(follower, follower.look()), token, bound.getsockname()[1]), bound)
+
+
+def _die_with_parent() -> None:
+    """End this process with its parent, even if the run is killed. Ctrl-C is left to the run. The OOM killer prefers
+    this process."""
+    with suppress(OSError):
+        os.setsid()
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    parent = parent_process()
+    if parent is None or os.getppid() != parent.pid:
+        os._exit(1)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")

@@ -13,9 +13,8 @@ import pytest
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.pictures.drawing import FACTOR_FOR_LOG, SHAPES, DrawnMetric, draw, is_cut
+from pgstrata.report.pictures.drawing import FACTOR_FOR_LOG, SHAPES, DrawnMetric, Sample, draw, is_cut
 from pgstrata.report.pictures.files import PATHS, typical_runs, write_pictures
-from pgstrata.report.pictures.sample import Sample
 from pgstrata.report.sentences.header import report_head
 
 pytestmark = pytest.mark.slow
@@ -87,5 +86,5 @@ def test_runs_of_no_block_show_no_drift(data: CampaignData, findings: Findings) 
     assert draw(data, findings, Sample.of(data)).drift
     unpaired = replace(data, record=data.record.model_copy(update={"paired": False}))
     assert not draw(unpaired, findings, Sample.of(data)).drift
-    assert "block" in report_head(data, findings).measured
-    assert "block" not in report_head(unpaired, findings).measured
+    assert "block" in report_head(data, findings).facts["Measured"]
+    assert "block" not in report_head(unpaired, findings).facts["Measured"]

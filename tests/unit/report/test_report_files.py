@@ -13,14 +13,13 @@ from urllib.parse import unquote
 import pytest
 
 from pgstrata.analyze.campaign.judge import judge
-from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.findings import Findings, PublishedFinding
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.html import breakable
-from pgstrata.report.pictures.drawing import draw
-from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.pictures.drawing import Sample, draw
 from pgstrata.report.render import render
-from pgstrata.report.tables.published import PublishedFigure, add_published
+from pgstrata.report.tables.agreement import add_published
 from pgstrata_docs.report_json import render_reference
 
 pytestmark = pytest.mark.slow
@@ -49,8 +48,13 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page_text(data: CampaignData, findings: Findings, campaign_directory: Path) -> str:
-    figures = [PublishedFigure(name, findings.cells[0].id, "tps", 1.0, "xfs", 0.5) for name in ("ext4", "zfs")]
-    joined = add_published(findings, "study", "an article <i>x</i>", figures)
+    figures = [
+        PublishedFinding(
+            study="study", stack=name, cell=findings.cells[0].id, metric="tps", value=1.0, baseline="xfs", ratio=0.5
+        )
+        for name in ("ext4", "zfs")
+    ]
+    joined = add_published(findings, "an article <i>x</i>", figures)
     (path,) = render(data, joined, ["html"], campaign_directory).paths
     assert path == campaign_directory / "report.html"
     return path.read_text(encoding="utf-8")

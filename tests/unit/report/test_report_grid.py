@@ -11,9 +11,8 @@ from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.report.markdown import render_markdown
-from pgstrata.report.pictures.drawing import draw
+from pgstrata.report.pictures.drawing import Sample, draw
 from pgstrata.report.pictures.files import write_pictures
-from pgstrata.report.pictures.sample import Sample
 from pgstrata.report.render import render
 from pgstrata.report.tables.grid import GridMap, grid_map
 from pgstrata.report.tables.verdicts import cell_title, short_titles

@@ -13,11 +13,12 @@ from pgstrata.analyze.findings import (
     DurabilityFinding,
     Findings,
     MetricFinding,
+    PublishedFinding,
     StackFinding,
 )
 from pgstrata.report.sentences.markup import parse_markup, render_markup_html
+from pgstrata.report.tables.agreement import add_published
 from pgstrata.report.tables.pairs import Index, flip
-from pgstrata.report.tables.published import PublishedFigure, add_published
 from pgstrata.report.tables.verdicts import Figure, comparison_figure, verdict_detail, verdict_words
 from pgstrata.spec.printable import printable
 
@@ -101,9 +102,12 @@ def test_verdicts_in_words_say_what_is_proven_and_what_is_not() -> None:
     assert verdict_detail(compare(verdict="equal")) == ""
 
 
+def published(name: str, ratio: float) -> PublishedFinding:
+    return PublishedFinding(study="s", stack=name, cell="c", metric="tps", value=1.0, baseline="y", ratio=ratio)
+
+
 def test_published_ratios_stand_beside_measured_ones_and_arms_not_run_here_stay() -> None:
-    figures = [PublishedFigure(name, "c", "tps", 100.0, "y", 0.5) for name in ("x", "z")]
-    joined = add_published(findings_of(compare()), "study", "an article", figures)
+    joined = add_published(findings_of(compare()), "an article", [published(name, 0.5) for name in ("x", "z")])
     assert joined.published_source == "an article"
     rows = {r.stack: r for r in joined.published}
     assert (rows["x"].ratio, rows["x"].measured_ratio, rows["x"].measured_low) == (0.5, 0.8, 0.75)
@@ -113,7 +117,7 @@ def test_published_ratios_stand_beside_measured_ones_and_arms_not_run_here_stay(
 def test_where_nothing_is_compared_the_measured_ratio_has_no_interval() -> None:
     stacks = tuple(stack_of(name, tps) for name, tps in (("x", 50.0), ("y", 200.0)))
     findings = findings_of().model_copy(update={"stacks": stacks})
-    (row,) = add_published(findings, "s", "a", [PublishedFigure("x", "c", "tps", 1.0, "y", 0.3)]).published
+    (row,) = add_published(findings, "a", [published("x", 0.3)]).published
     assert (row.measured_ratio, row.measured_low, row.measured_high) == (0.25, None, None)
 
 

@@ -11,16 +11,15 @@ import pytest
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.pictures import sample
-from pgstrata.report.pictures.drawing import draw
-from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.pictures import drawing
+from pgstrata.report.pictures.drawing import Sample, draw
 from pgstrata.report.render import render
 
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The campaign of these tests has 20 trials of 5 stacks; more than 5 runs are many."""
-    monkeypatch.setattr(sample, "MOST_RUNS", 5)
+    monkeypatch.setattr(drawing, "MOST_RUNS", 5)
 
 
 def test_of_a_campaign_of_ordinary_size_every_run_is_shown(data: CampaignData) -> None:

@@ -14,9 +14,8 @@ from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.html import write_html
 from pgstrata.report.markdown import render_markdown
-from pgstrata.report.pictures.crash import draw_cut
 from pgstrata.report.sentences import crash
-from pgstrata.report.sentences.crash_timeline import Story
+from pgstrata.report.sentences.crash_timeline import Story, draw_cut
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.crash import crash_campaign, named_stacks
 

@@ -13,7 +13,7 @@ import pytest
 
 from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.campaign.statements import DeclaredBlocks
-from pgstrata.analyze.findings import Chosen, Comparison, Findings, StackFinding
+from pgstrata.analyze.findings import Chosen, Comparison, Findings, PublishedFinding, StackFinding
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord
 from pgstrata.record.script_run import ScriptRun
@@ -21,8 +21,8 @@ from pgstrata.report.html import reading_words, write_html
 from pgstrata.report.markdown import escape_markdown, render_markdown
 from pgstrata.report.render import render_csv, render_json
 from pgstrata.report.sentences.header import incidents, report_head
+from pgstrata.report.tables.agreement import add_published
 from pgstrata.report.tables.further import further_tables
-from pgstrata.report.tables.published import PublishedFigure, add_published
 from pgstrata.report.tables.verdicts import verdict_tables
 from pgstrata.report.terminal import print_terminal, render_terminal
 from pgstrata.spec.notation.stack import parse_stack
@@ -41,10 +41,10 @@ def test_the_head_says_which_server_each_stack_had(data: CampaignData, findings:
 
     both = [served(t, "18.1-x (/opt/x)" if t.trial.stack == "xfs" else "18.1 (system)") for t in data.trials]
     head = report_head(replace(data, trials=tuple(both)), findings)
-    assert "18.1-x (/opt/x): xfs" in head.postgres.split("; ")
-    assert head.postgres.count("18.1 (system): ") == 1
+    assert "18.1-x (/opt/x): xfs" in head.facts["PostgreSQL"].split("; ")
+    assert head.facts["PostgreSQL"].count("18.1 (system): ") == 1
     one = replace(data, trials=tuple(served(t, "18.1 (system)") for t in data.trials))
-    assert report_head(one, findings).postgres == "18.1 (system)"
+    assert report_head(one, findings).facts["PostgreSQL"] == "18.1 (system)"
 
 
 def test_the_table_names_the_medium_before_any_figure(data: CampaignData, findings: Findings) -> None:
@@ -107,8 +107,8 @@ def test_the_table_says_what_its_columns_rest_on(findings: Findings) -> None:
     assert "block" not in reading_words(findings, cell, paired=False)
 
 
-def _head_facts(data: CampaignData) -> tuple[tuple[str, str], ...]:
-    return report_head(data, judge(data)).facts
+def _head_facts(data: CampaignData) -> list[tuple[str, str]]:
+    return list(report_head(data, judge(data)).facts.items())
 
 
 def change_files(directory: Path, pattern: str, **values: object) -> None:
@@ -203,8 +203,11 @@ def test_markdown_shows_a_nasty_name_as_text(data: CampaignData, findings: Findi
 
 
 def test_every_line_of_a_markdown_table_has_the_same_columns(data: CampaignData, findings: Findings) -> None:
-    figure = PublishedFigure("ext4", findings.cells[0].id, "tps", 1.0, "xfs", 0.5)
-    joined = add_published(findings, "study", "an article", [figure])
+    cell = findings.cells[0].id
+    figure = PublishedFinding(
+        study="study", stack="ext4", cell=cell, metric="tps", value=1.0, baseline="xfs", ratio=0.5
+    )
+    joined = add_published(findings, "an article", [figure])
     terminal = render_terminal(data, joined)
     assert "Published (an article)" in terminal
     assert "0.500×" in terminal

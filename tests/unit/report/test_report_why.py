@@ -10,8 +10,7 @@ from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.finding import Cause, TimeKind
 from pgstrata.analyze.findings import EventTime, FigurePair, Findings, StackProfile, TimePart, Why, WhyPart
 from pgstrata.record.reader import CampaignData, read
-from pgstrata.report.pictures.drawing import draw
-from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.pictures.drawing import Sample, draw
 from pgstrata.report.render import render_json
 from pgstrata.report.sentences.figures import percent, render_number
 from pgstrata.report.sentences.why import (

@@ -10,7 +10,7 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.cluster_crash import untested
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.workload import Cell
-from pgstrata.studies import Study, campaign_file, list_campaigns, list_studies, load_study
+from pgstrata.studies import CAMPAIGNS, Study, campaign_file, list_studies, load_study
 
 STUDIES = list_studies()
 
@@ -63,7 +63,7 @@ def test_a_size_with_some_of_the_stacks_has_none_but_the_studys(study: Study) ->
 
 
 def test_every_campaign_that_names_a_study_is_one_of_its_sizes() -> None:
-    named = [(file, study) for file in list_campaigns() if (study := load_campaign(file).study)]
+    named = [(file, study) for file in sorted(CAMPAIGNS.rglob("*.yaml")) if (study := load_campaign(file).study)]
     listed = {campaign_file(study, size) for study in STUDIES for size in study.campaigns}
     assert {file for file, _ in named} == listed
 
@@ -113,7 +113,7 @@ def test_unknown_names() -> None:
 
 
 def test_campaign_files_ship_with_the_package() -> None:
-    names = {str(f.relative_to(f.parents[1])) for f in list_campaigns()}
+    names = {str(f.relative_to(f.parents[1])) for f in sorted(CAMPAIGNS.rglob("*.yaml"))}
     assert "campaigns/demo.yaml" in names
     assert "lab/zfs-tuning.yaml" in names
 

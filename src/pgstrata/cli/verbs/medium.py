@@ -88,7 +88,7 @@ def _size_bytes(host: Host, device: str) -> int:
 
 
 def _lines(baseline: MediumBaseline) -> list[str]:
-    from pgstrata.report.tables.medium import rates
+    from pgstrata.report.sentences.header import rates
 
     shown = [f"{what:<18} {rate}" for what, rate in rates(baseline)]
     return [*shown, *(f"not measured: {line}" for line in baseline.missing)]

@@ -83,7 +83,7 @@ def watch(
 def watching(directory: Path) -> Iterator[None]:
     """The same beside a run, in a process of its own; prints the address and ends with the block."""
     _require_extra()
-    from pgstrata.watch.beside import served_beside
+    from pgstrata.watch.server import served_beside
 
     token = secrets.token_urlsafe()
     bound = _listen(LOOPBACK, 0)

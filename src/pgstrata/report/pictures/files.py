@@ -16,8 +16,7 @@ import vl_convert
 from pgstrata.analyze.campaign.scale import metric_of
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.pictures.drawing import Drawing, DrawnCell, DrawnRun, draw, is_cut
-from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.pictures.drawing import Drawing, DrawnCell, DrawnRun, Sample, draw, is_cut
 from pgstrata.report.sentences.figures import render_metric, render_number
 from pgstrata.report.sentences.header import report_head
 from pgstrata.report.tables.grid import GridMap, grid_map
@@ -48,7 +47,8 @@ def write_pictures(
     drawing = drawing or draw(data, findings, Sample.of(data))
     head = report_head(data, findings)
     folder.mkdir(parents=True, exist_ok=True)
-    about = one_line(" · ".join([head.medium, f"PostgreSQL {head.postgres}", head.measured, *head.labels]))
+    known = [head.facts["Medium"], f"PostgreSQL {head.facts['PostgreSQL']}", head.facts.get("Measured", "")]
+    about = one_line(" · ".join([*known, *head.labels]))
     written: list[Path] = []
     for name, title, chart in _grid_charts(drawing, findings):
         written += _write(_titled(chart, title, [head.name, about]), folder / name, formats)
@@ -119,10 +119,24 @@ def _charts(drawing: Drawing, at: int, cell: DrawnCell) -> Iterator[tuple[str, s
         yield "drift", "Runs against the mean of their stack, by block", _drift(drawing, at)
 
 
+def _chart(rows: Rows) -> Any:
+    return alt.Chart(alt.Data(values=rows))
+
+
+def _by_stack(order: Sequence[str]) -> Any:
+    return alt.Y("stack:N", title=None, sort=list(order), axis=alt.Axis(domain=False, ticks=False))
+
+
+def _palette(names: Sequence[str]) -> Any:
+    return alt.Scale(domain=list(names), range=[COLOURS[i % len(COLOURS)] for i in range(len(names))])
+
+
 def _colour(drawing: Drawing, legend: bool = False) -> Any:
-    names = drawing.stacks
-    scale = alt.Scale(domain=names, range=[COLOURS[i % len(COLOURS)] for i in range(len(names))])
-    return alt.Color("stack:N", scale=scale, legend=alt.Legend(title=None) if legend else None)
+    return alt.Color("stack:N", scale=_palette(drawing.stacks), legend=alt.Legend(title=None) if legend else None)
+
+
+def _bars(rows: Rows, height: float, **outline: Any) -> Any:
+    return _chart(rows).mark_bar(height=height, **outline)
 
 
 def _shape(drawing: Drawing, legend: bool = False) -> Any:
@@ -178,15 +192,12 @@ def _interval_rows(drawing: Drawing, cell: DrawnCell, name: str) -> tuple[Rows, 
 
 def _intervals(drawing: Drawing, cell: DrawnCell, name: str) -> Any:
     stacks, runs = _interval_rows(drawing, cell, name)
-    y = alt.Y("stack:N", sort=[s["stack"] for s in stacks], title=None, axis=alt.Axis(domain=False, ticks=False))
+    y = _by_stack([s["stack"] for s in stacks])
     x = _axis(cell, name)
-    base = alt.Chart(alt.Data(values=stacks)).encode(y=y, color=_colour(drawing))
+    base = _chart(stacks).encode(y=y, color=_colour(drawing))
     bar = base.mark_rule(strokeWidth=5, opacity=0.35, strokeCap="round").encode(x=alt.X("low:Q", **x), x2="high:Q")
-    dots = (
-        alt.Chart(alt.Data(values=runs))
-        .mark_point(size=28, filled=False, yOffset=11)
-        .encode(y=y, x=alt.X("value:Q", **x), color=_colour(drawing))
-    )
+    dots = _chart(runs).mark_point(size=28, filled=False, yOffset=11)
+    dots = dots.encode(y=y, x=alt.X("value:Q", **x), color=_colour(drawing))
     point = base.mark_point(size=110, filled=True, opacity=1).encode(x=alt.X("estimate:Q", **x), shape=_shape(drawing))
     value = base.mark_text(align="left", dx=10, fontWeight=600).encode(x=alt.value(WIDTH), text="shown:N")
     return (bar + dots + point + value).properties(width=WIDTH, height=alt.Step(44))
@@ -208,7 +219,7 @@ def _timeline(drawing: Drawing, runs: list[DrawnRun]) -> Any:
                 t_s = (i + 0.5) * run.series.width_s
                 rows.append({"stack": drawing.stacks[run.stack], "t": t_s, "tps": mean, "smooth": smooth})
     x = alt.X("t:Q", title="seconds", axis=alt.Axis(grid=False))
-    base = alt.Chart(alt.Data(values=rows)).encode(x=x, color=_colour(drawing))
+    base = _chart(rows).encode(x=x, color=_colour(drawing))
     seconds = base.mark_line(strokeWidth=0.8, opacity=0.5).encode(y=alt.Y("tps:Q", title=None))
     smooth = base.mark_line(strokeWidth=2.2).encode(y="smooth:Q")
     return _small_multiples(drawing, runs, seconds + smooth)
@@ -222,7 +233,7 @@ def _small_multiples(drawing: Drawing, runs: list[DrawnRun], chart: Any) -> Any:
 
 
 def _devices(drawing: Drawing, runs: list[DrawnRun]) -> Any:
-    rows = [
+    rows: Rows = [
         {
             "stack": drawing.stacks[run.stack],
             "device": device.role or device.device,
@@ -233,16 +244,10 @@ def _devices(drawing: Drawing, runs: list[DrawnRun]) -> Any:
         for device in run.devices
         for i, value in enumerate(device.write_bytes)
     ]
-    lines = (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(strokeWidth=1.8)
-        .encode(
-            x=alt.X("t:Q", title="seconds", axis=alt.Axis(grid=False)),
-            y=alt.Y("written:Q", title="MiB/s"),
-            color=_colour(drawing),
-            strokeDash=alt.StrokeDash("device:N", title=None),
-        )
-    )
+    x = alt.X("t:Q", title="seconds", axis=alt.Axis(grid=False))
+    y = alt.Y("written:Q", title="MiB/s")
+    dash = alt.StrokeDash("device:N", title=None)
+    lines = _chart(rows).mark_line(strokeWidth=1.8).encode(x=x, y=y, color=_colour(drawing), strokeDash=dash)
     return _small_multiples(drawing, runs, lines)
 
 
@@ -257,13 +262,12 @@ def _times(drawing: Drawing, cell: DrawnCell, times: list[DrawnTime]) -> Any:
     whole: Rows = [
         {"stack": drawing.stacks[t.stack], "ms": t.time_ms, "shown": f"{render_number(t.time_ms)} ms"} for t in times
     ]
-    order = [drawing.stacks[stack] for stack in cell.ranking]
-    y = alt.Y("stack:N", title=None, sort=order, axis=alt.Axis(domain=False, ticks=False))
+    y = _by_stack([drawing.stacks[stack] for stack in cell.ranking])
     x = alt.X("ms:Q", title="session time a transaction, ms", axis=alt.Axis(tickCount=6))
     colours = alt.Scale(domain=kinds, range=[COLOURS[list(times[0].parts_ms).index(kind)] for kind in kinds])
     colour = alt.Color("kind:N", scale=colours, legend=alt.Legend(title=None, orient="top", labelLimit=0))
-    bars = alt.Chart(alt.Data(values=rows)).mark_bar(height=20, stroke="white", strokeWidth=0.7)
-    text = alt.Chart(alt.Data(values=whole)).mark_text(align="left", dx=6, fontWeight=600)
+    bars = _bars(rows, 20, stroke="white", strokeWidth=0.7)
+    text = _chart(whole).mark_text(align="left", dx=6, fontWeight=600)
     drawn = bars.encode(y=y, x=x, color=colour, order="order:Q") + text.encode(y=y, x=x, text="shown:N")
     return drawn.properties(width=WIDTH, height=alt.Step(32))
 
@@ -287,23 +291,13 @@ def _heat(grid: GridMap) -> Any:
         for row in grid.rows
         for field in row.fields
     ]  # fmt: skip
-    y = alt.Y(
-        "cell:N",
-        title=None,
-        sort=[r.title for r in grid.rows],
-        axis=alt.Axis(domain=False, ticks=False, labelLimit=420, labelPadding=8),
-    )
-    x = alt.X(
-        "stack:N",
-        title=None,
-        sort=list(grid.stacks),
-        axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False),
-    )
+    left = alt.Axis(domain=False, ticks=False, labelLimit=420, labelPadding=8)
+    y = alt.Y("cell:N", title=None, sort=[r.title for r in grid.rows], axis=left)
+    top = alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)
+    x = alt.X("stack:N", title=None, sort=list(grid.stacks), axis=top)
     colours = alt.Scale(domain=list(range(-1, len(SHADES) - 1)), range=list(SHADES))
-    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
-    fields = base.mark_rect(stroke="white", strokeWidth=3).encode(
-        color=alt.Color("shade:O", scale=colours, legend=None)
-    )
+    base, shade = _chart(rows).encode(x=x, y=y), alt.Color("shade:O", scale=colours, legend=None)
+    fields = base.mark_rect(stroke="white", strokeWidth=3).encode(color=shade)
     texts = base.mark_text(color="#191c1f").encode(text="text:N")
     first = base.transform_filter("datum.first").mark_rect(filled=False, stroke="#00724f", strokeWidth=1.6)
     return (fields + first + texts).properties(width=alt.Step(118), height=alt.Step(34))
@@ -324,9 +318,8 @@ def _curves(drawing: Drawing, cells: list[DrawnCell], along: str) -> Any:
     note = " (logarithmic axis)" if logarithmic else ""
     scale = alt.Scale(type="log", nice=False, padding=12) if logarithmic else alt.Scale(zero=True)
     y = alt.Y("estimate:Q", title=f"{_axis_title(drawing.primary)}{note}", scale=scale)
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("along:O", title=along, axis=alt.Axis(labelAngle=0, grid=False)), color=_colour(drawing, legend=True)
-    )
+    x = alt.X("along:O", title=along, axis=alt.Axis(labelAngle=0, grid=False))
+    base = _chart(rows).encode(x=x, color=_colour(drawing, legend=True))
     lines = base.mark_line(strokeWidth=1.8, opacity=0.8).encode(y=y)
     bars = base.mark_rule(strokeWidth=3, opacity=0.35).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
     points = base.mark_point(size=70, filled=True, opacity=1).encode(y=y, shape=_shape(drawing, legend=True))
@@ -348,13 +341,12 @@ def _load_rows(drawing: Drawing, cell: DrawnCell) -> Rows:
 
 
 def _load(drawing: Drawing, rows: Rows) -> Any:
-    phases = list(dict.fromkeys(r["phase"] for r in rows))
-    colours = alt.Scale(domain=phases, range=[COLOURS[i % len(COLOURS)] for i in range(len(phases))])
-    bars = alt.Chart(alt.Data(values=rows)).mark_bar(height=20, stroke="white", strokeWidth=0.7)
+    phases = _palette(list(dict.fromkeys(r["phase"] for r in rows)))
+    bars = _bars(rows, 20, stroke="white", strokeWidth=0.7)
     return bars.encode(
-        y=alt.Y("stack:N", title=None, sort=drawing.stacks, axis=alt.Axis(domain=False, ticks=False)),
+        y=_by_stack(drawing.stacks),
         x=alt.X("s:Q", title="seconds"),
-        color=alt.Color("phase:N", scale=colours, legend=alt.Legend(title=None, orient="top")),
+        color=alt.Color("phase:N", scale=phases, legend=alt.Legend(title=None, orient="top")),
         order="order:Q",
     ).properties(width=WIDTH, height=alt.Step(30))
 
@@ -379,14 +371,16 @@ def _space_rows(drawing: Drawing, at: int) -> Rows:
 
 def _space(drawing: Drawing, rows: Rows) -> Any:
     kinds = [title for _, title in _SPACE]
-    colours = alt.Scale(domain=kinds, range=list(COLOURS[: len(kinds)]))
-    bars = alt.Chart(alt.Data(values=rows)).mark_bar(height=9)
-    return bars.encode(
-        y=alt.Y("stack:N", title=None, sort=drawing.stacks, axis=alt.Axis(domain=False, ticks=False)),
-        yOffset=alt.YOffset("what:N", sort=kinds),
-        x=alt.X("gib:Q", title="GiB"),
-        color=alt.Color("what:N", scale=colours, legend=alt.Legend(title=None, orient="top")),
-    ).properties(width=WIDTH, height=alt.Step(12))
+    return (
+        _bars(rows, 9)
+        .encode(
+            y=_by_stack(drawing.stacks),
+            yOffset=alt.YOffset("what:N", sort=kinds),
+            x=alt.X("gib:Q", title="GiB"),
+            color=alt.Color("what:N", scale=_palette(kinds), legend=alt.Legend(title=None, orient="top")),
+        )
+        .properties(width=WIDTH, height=alt.Step(12))
+    )
 
 
 def _tradeoff(drawing: Drawing, cell: DrawnCell, cost: str) -> Any:
@@ -400,28 +394,22 @@ def _tradeoff(drawing: Drawing, cell: DrawnCell, cost: str) -> Any:
         for up in cell.metrics[drawing.primary]
         if up.stack in along
     ]
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("along:Q", **_axis(cell, cost)),
-        y=alt.Y("up:Q", **_axis(cell, drawing.primary)),
-        color=_colour(drawing),
-    )
+    x, y = alt.X("along:Q", **_axis(cell, cost)), alt.Y("up:Q", **_axis(cell, drawing.primary))
+    base = _chart(rows).encode(x=x, y=y, color=_colour(drawing))
     points = base.mark_point(size=130, filled=True, opacity=1).encode(shape=_shape(drawing))
     names = base.mark_text(align="left", dx=11, fontWeight=600).encode(text="stack:N")
     return (points + names).properties(width=WIDTH, height=380)
 
 
 def _drift(drawing: Drawing, at: int) -> Any:
-    rows = [
+    rows: Rows = [
         {"stack": drawing.stacks[d.stack], "block": d.block, "deviation": 100 * d.deviation}
         for d in drawing.drift
         if d.cell == at
     ]
     y = alt.Y("deviation:Q", title="% of the mean of the stack")
     x = alt.X("block:O", title="block", axis=alt.Axis(labelAngle=0, grid=False))
-    base = alt.Chart(alt.Data(values=rows))
-    legend = {"legend": True}
-    points = base.mark_point(size=55).encode(
-        x=x, y=y, color=_colour(drawing, **legend), shape=_shape(drawing, **legend)
-    )
+    base, colour, shape = _chart(rows), _colour(drawing, legend=True), _shape(drawing, legend=True)
+    points = base.mark_point(size=55).encode(x=x, y=y, color=colour, shape=shape)
     line = base.mark_line(color="#191c1f", strokeWidth=1.8).encode(x=x, y=alt.Y("mean(deviation):Q"))
     return (line + points).properties(width=WIDTH, height=260)

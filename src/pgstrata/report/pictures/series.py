@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pgstrata.analyze.stats.interval import Floats
 from pgstrata.analyze.stats.jitter import STALL
 from pgstrata.record.parquet_file import Table
 from pgstrata.record.reader import CellData
-
-Floats = NDArray[np.float64]
 
 RUNNING_MEAN_S = 15
 SMOOTHED_FROM_S = 2 * RUNNING_MEAN_S

@@ -9,8 +9,7 @@ from pgstrata.analyze.crash import broke_promise, share_bound
 from pgstrata.analyze.findings import DurabilityFinding, Findings
 from pgstrata.record.cluster import ARCHIVE, REJOINS, ClusterFound, LostNodes, PowerCutNodes, RejoinedNodes
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.pictures.crash import CutPicture, draw_cut
-from pgstrata.report.sentences.crash_timeline import Story, tell_story
+from pgstrata.report.sentences.crash_timeline import CutPicture, Story, draw_cut, tell_story
 from pgstrata.report.sentences.figures import render_count, render_number
 from pgstrata.spec.crash_request import MANY_VOLATILE, SHOWN
 from pgstrata.spec.durability_class import SURVIVES

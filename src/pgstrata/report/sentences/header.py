@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.record.schema import CellResult, HostFacts
-from pgstrata.report.sentences.figures import NOT_KNOWN, render_count
-from pgstrata.report.tables.medium import medium_line
+from pgstrata.report.sentences.figures import NOT_KNOWN, render_count, render_number
 from pgstrata.spec.layers.kind import MEMORY
 from pgstrata.spec.printable import summarise_names
 from pgstrata.spec.units import render_duration
@@ -24,34 +24,10 @@ class Head:
     """Lines to read before any figure."""
 
     name: str
-    medium: str
-    baseline: str
-    """The rates of the scratch folder's medium; empty if they were not measured."""
-    host: str
-    postgres: str
-    measured: str
-    """Empty if the campaign requested nothing but power cuts."""
-    power_cuts: str
-    """Empty if there were none."""
-    lost_nodes: str
-    """For clusters; empty if no nodes were lost."""
-    machine_time: str
+    facts: dict[str, str]
+    """Texts by title, in reading order; without those that the campaign has not."""
     labels: tuple[str, ...]
     notices: tuple[str, ...]
-
-    @property
-    def facts(self) -> tuple[tuple[str, str], ...]:
-        """Titles and texts, in reading order."""
-        return (
-            ("Medium", self.medium),
-            *((("Baseline of the scratch folder", self.baseline),) if self.baseline else ()),
-            ("Host", self.host),
-            ("PostgreSQL", self.postgres),
-            *((("Measured", self.measured),) if self.measured else ()),
-            *((("Power cuts", self.power_cuts),) if self.power_cuts else ()),
-            *((("Lost nodes", self.lost_nodes),) if self.lost_nodes else ()),
-            ("Machine time", self.machine_time),
-        )
 
 
 @dataclass(frozen=True)
@@ -72,30 +48,46 @@ def report_head(data: CampaignData, findings: Findings) -> Head:
     facts = data.first_facts
     told = " ".join(campaign.notices)
     labels = tuple(dict.fromkeys(label for s in findings.stacks for label in s.labels if label not in told))
-    return Head(
-        name=campaign.name,
-        medium=_medium(findings, facts),
-        baseline=_baseline(data),
-        host=_host(findings, facts),
-        postgres=_servers(data) or campaign.postgres_version or NOT_KNOWN,
-        measured="" if data.crashes and not data.trials else _measured(data),
-        power_cuts=_power_cuts(data),
-        lost_nodes=_lost_nodes(data),
-        machine_time=render_duration(campaign.machine_time_s) if campaign.machine_time_s else NOT_KNOWN,
-        labels=labels,
-        notices=campaign.notices,
-    )
+    shown = {
+        "Medium": _medium(findings, facts),
+        "Baseline of the scratch folder": _baseline(data),
+        "Host": _host(findings, facts),
+        "PostgreSQL": _servers(data) or campaign.postgres_version or NOT_KNOWN,
+        "Measured": "" if data.crashes and not data.trials else _measured(data),
+        "Power cuts": _power_cuts(data),
+        "Lost nodes": _lost_nodes(data),
+        "Machine time": render_duration(campaign.machine_time_s) if campaign.machine_time_s else NOT_KNOWN,
+    }
+    known = {title: text for title, text in shown.items() if text}
+    return Head(name=campaign.name, facts=known, labels=labels, notices=campaign.notices)
 
 
 def _baseline(data: CampaignData) -> str:
     """Return the rates, with a note on stacks elsewhere: rates of real and modelled disks were not measured."""
-    line = medium_line(data.baselines)
+    line = "; ".join(f"{what} {rate}" for what, rate in rates(data.baselines[-1])) if data.baselines else ""
     volumes = [volume for stack in data.campaign.stacks for volume in stack.volumes.values()]
     places = {v.fs.lies_on(_path) or v.device.lies_on(_SCRATCH, _path) for v in volumes} - {MEMORY}
     if not line or places <= {_SCRATCH}:
         return line
     whose = "on which not every stack lies" if _SCRATCH in places else "on which no stack lies"
     return f"{line}; of the host's scratch folder, {whose}"
+
+
+_RATES = (
+    ("flushes_per_s", "flushes", 1.0, "a second at QD1 ({})"),
+    ("random_reads_per_s", "random reads", 1.0, "a second at QD32 (8 KiB)"),
+    ("random_writes_per_s", "random writes", 1.0, "a second at QD32 (8 KiB)"),
+    ("sequential_read_bytes_per_s", "sequential reads", 1e6, "MB/s"),
+    ("sequential_write_bytes_per_s", "sequential writes", 1e6, "MB/s"),
+)
+"""Field of a baseline, its name, its unit and the words for that."""
+
+
+def rates(found: Any) -> Iterator[tuple[str, str]]:
+    """Yield name and value of the rates that a baseline has, recorded or just measured; the flushes first."""
+    for field, what, unit, tail in _RATES:
+        if (rate := getattr(found, field)) is not None:
+            yield what, f"{render_number(rate / unit)} {tail.format(found.flushes_by)}"
 
 
 def _path(path: str, loop: bool) -> str:

@@ -5,7 +5,7 @@ Names stand in backticks, verdicts between double asterisks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, assert_never
 
 from pgstrata.analyze.campaign.caveats import NOTABLE
@@ -13,7 +13,6 @@ from pgstrata.analyze.campaign.pair_findings import pair_statement
 from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.campaign.statements import (
     AgeingBuilds,
-    Amount,
     BadModeStatement,
     Behind,
     BestLength,
@@ -105,7 +104,7 @@ def _values_words(by_stack: Mapping[str, str]) -> str:
     return ", ".join(f"{listed([n for n, own in by_stack.items() if own == value])} {value}" for value in values)
 
 
-def caveat_words(claim: Claim | Comparison) -> str:
+def caveat_words(claim: Claim) -> str:
     """Return the follow-on sentences of a claim on stacks."""
     return unlike_words(claim.unlike) + uncounted_words(claim.uncounted)
 
@@ -130,8 +129,10 @@ def tone_of(statement: Statement) -> Tone:
     match statement:
         case Choice():
             return "undecided" if statement.relation == "leads" else "chosen"
+        case PairStatement(relation="equal"):
+            return "equal"
         case PairStatement():
-            return _pair_tone(statement)
+            return "proven" if statement.certainty == "proven" else "undecided"
         case NoVerdict():
             return "plain" if statement.reason in ("emulated", "alone") else "undecided"
         case NotConfirmed():
@@ -139,12 +140,6 @@ def tone_of(statement: Statement) -> Tone:
         case Stalls() | BadModeStatement() | LateDisks() | LostRuns():
             return "stalls"
     return "plain"
-
-
-def _pair_tone(statement: PairStatement) -> Tone:
-    if statement.relation == "equal":
-        return "equal"
-    return "proven" if statement.certainty == "proven" else "undecided"
 
 
 def sentence(statement: Statement) -> str:
@@ -155,21 +150,30 @@ def sentence(statement: Statement) -> str:
 def bare_sentence(statement: Statement) -> str:
     """Return the sentence without its caveats."""
     match statement:
-        case NoVerdict() | Choice() | PairStatement() | NotConfirmed() | Behind() | Price() | NotCompared():
-            return _verdict(statement)
-        case MatchedLoad() | Capacity():
-            return _open_loop(statement)
+        case NoVerdict():
+            return _no_verdict(statement)
+        case Choice():
+            return _choice(statement)
+        case PairStatement():
+            return {"equal": _equal, "undecided": _undecided}.get(statement.relation, _different)(statement)
+        case NotConfirmed():
+            return _not_confirmed(statement)
+        case Behind():
+            return _behind(statement)
+        case Price():
+            return _price(statement)
+        case NotCompared():
+            return f"Not compared, too few runs in common: {listed(statement.names)}."
+        case MatchedLoad():
+            return _matched_load(statement)
+        case Capacity():
+            return _capacity(statement)
         case BadModeStatement():
             return _bad_mode(statement)
         case LevelsApart():
             return _levels_apart(statement)
         case Remembering():
-            return (
-                f"{quoted(statement.subject)} against {quoted(statement.object)}: neighbouring blocks **resemble each "
-                f"other** (correlation {statement.correlation:.1f}), so that {statement.pairs} pairs are worth about "
-                f"{statement.worth_pairs:.0f}; the interval allows for that. A state that outlasts the campaign does "
-                "not show in it."
-            )
+            return _remembering(statement)
         case WholeRunsApart() | AgeingBuilds() | TurnOrder() | UnlikeBuilds():
             return slices_words(statement)
         case Growing():
@@ -187,40 +191,12 @@ def bare_sentence(statement: Statement) -> str:
                 f"use of the machine's time here (these runs: {render_duration(statement.length_s)})."
             )
         case LateDisks():
-            return (
-                f"Disks of {quoted(statement.subject)} answered later than the model has it "
-                f"({', '.join(statement.models)}): half of the answers by up to {_late(statement.median_percent)} of "
-                f"their time, one in a hundred by up to {_late(statement.p99_percent)}. **The host was not fast "
-                "enough**: it, not the model, decided a part of these figures."
-            )
+            return _late_disks(statement)
         case SoakTrend():
             return soak_words((statement,))
         case Stalls() | Trend() | CheckpointCost() | Period() | LevelChanges():
             return remark_words(statement)
     assert_never(statement)
-
-
-def _verdict(
-    statement: NoVerdict | Choice | PairStatement | NotConfirmed | Behind | Price | NotCompared,
-) -> str:
-    match statement:
-        case NoVerdict():
-            return _no_verdict(statement)
-        case Choice():
-            return _choice(statement)
-        case PairStatement():
-            return _pair(statement)
-        case NotConfirmed():
-            return _not_confirmed(statement)
-        case Behind():
-            metric = metric_of(statement.metric)
-            behind = ", ".join(f"{quoted(o.name)} ({_amount(metric, o.value, sign=True)})" for o in statement.others)
-            source = "by the imported runs" if statement.source == "import" else "by screening"
-            return f"Behind {quoted(statement.subject)} {source}: {behind}."
-        case Price():
-            return _price(statement)
-        case NotCompared():
-            return f"Not compared, too few runs in common: {listed(statement.names)}."
 
 
 # ---------------------------------------------------------------- verdicts
@@ -259,16 +235,6 @@ def _choice(statement: Choice) -> str:
 def _promise(class_: str | None, stacks: int = 2) -> str:
     one, several = _PROMISES.get(class_ or "", ("with enough runs", "with enough runs"))
     return one if stacks == 1 else several
-
-
-def _pair(statement: PairStatement) -> str:
-    """Return the verdict on a pair with its estimate and interval."""
-    match statement.relation:
-        case "equal":
-            return _equal(statement)
-        case "undecided":
-            return _undecided(statement)
-    return _different(statement)
 
 
 def _equal(pair: PairStatement) -> str:
@@ -333,7 +299,7 @@ def rounds_words(a: str, b: str, name: str, rounds: Rounds | None) -> str:
 
 
 def _modes_words(modes: Modes, metric: Metric) -> str:
-    apart = _amount(metric, modes.high / modes.low if metric.scale == "ratio" else modes.high - modes.low)
+    apart = _changed(metric, modes.high / modes.low - 1 if metric.scale == "ratio" else modes.high - modes.low)
     return (
         f"The rounds fall into two modes that are {apart} apart ({modes.below} and {modes.above} rounds), as when "
         "builds come out fast or slow: a difference of this size takes more rounds of both."
@@ -370,6 +336,13 @@ def _not_confirmed(statement: NotConfirmed) -> str:
     if reach is None or (metric.scale == "ratio" and reach > MOST_ACCEPTABLE):
         return f"{pair}."
     return f"{pair}; the smallest margin that {statement.pairs} pairs could prove here is {_margin(metric, reach)}."
+
+
+def _behind(statement: Behind) -> str:
+    metric = metric_of(statement.metric)
+    behind = ", ".join(f"{quoted(o.name)} ({signed_change(metric, o.value)})" for o in statement.others)
+    source = "by the imported runs" if statement.source == "import" else "by screening"
+    return f"Behind {quoted(statement.subject)} {source}: {behind}."
 
 
 def _price(statement: Price) -> str:
@@ -415,7 +388,8 @@ def _size(
 
 
 def _told(metric: Metric, amount: float, sign: bool) -> str:
-    return _amount(metric, amount, sign=True) if sign else _changed(metric, abs(_change(metric, amount)))
+    change = _change(metric, amount)
+    return _changed(metric, change if sign else abs(change), sign=sign)
 
 
 def _turned(metric: Metric, value: float) -> float:
@@ -428,13 +402,9 @@ def _change(metric: Metric, value: float) -> float:
     return value - 1 if metric.scale == "ratio" else value
 
 
-def _amount(metric: Metric, value: float, *, sign: bool = False) -> str:
-    return _changed(metric, _change(metric, value), sign=sign)
-
-
 def signed_change(metric: Metric, value: float) -> str:
     """Return a ratio as a change in percent, a difference in the metric's unit; always with its sign."""
-    return _amount(metric, value, sign=True)
+    return _changed(metric, _change(metric, value), sign=True)
 
 
 def _changed(metric: Metric, change: float, *, sign: bool = False) -> str:
@@ -496,6 +466,24 @@ def _lost_runs(statement: LostRuns) -> str:
     )
 
 
+def _remembering(statement: Remembering) -> str:
+    return (
+        f"{quoted(statement.subject)} against {quoted(statement.object)}: neighbouring blocks **resemble each "
+        f"other** (correlation {statement.correlation:.1f}), so that {statement.pairs} pairs are worth about "
+        f"{statement.worth_pairs:.0f}; the interval allows for that. A state that outlasts the campaign does "
+        "not show in it."
+    )
+
+
+def _late_disks(statement: LateDisks) -> str:
+    return (
+        f"Disks of {quoted(statement.subject)} answered later than the model has it "
+        f"({', '.join(statement.models)}): half of the answers by up to {_late(statement.median_percent)} of "
+        f"their time, one in a hundred by up to {_late(statement.p99_percent)}. **The host was not fast "
+        "enough**: it, not the model, decided a part of these figures."
+    )
+
+
 def _late(percent_: int) -> str:
     """Format a lateness; counts of percent end at 100."""
     return f"{percent_} %{' and more' if percent_ >= 100 else ''}"
@@ -505,23 +493,22 @@ def _levels_apart(statement: LevelsApart) -> str:
     metric, far = metric_of(statement.metric), statement.far_run
     text = (
         f"{metric.title} in the table comes from the screening runs, where {quoted(statement.subject)} is at "
-        f"{_amount(metric, statement.of_levels, sign=True)} against {quoted(statement.object)}; the verdict is of the "
-        f"fresh pairs alone, {_amount(metric, statement.of_pairs, sign=True)}."
+        f"{signed_change(metric, statement.of_levels)} against {quoted(statement.object)}; the verdict is of the "
+        f"fresh pairs alone, {signed_change(metric, statement.of_pairs)}."
     )
     if far is None:
         return f"{text} No single run stands out."
     stage = "among the fresh pairs" if far.fresh else "of the screening"
-    off = _amount(metric, far.amount, sign=True)
+    off = signed_change(metric, far.amount)
     return f"{text} Far off: {quoted(far.stack)} in block {far.block} {stage}, {off} against its median run."
 
 
-def _open_loop(statement: MatchedLoad | Capacity) -> str:
-    if isinstance(statement, Capacity):
-        return _capacity(statement)
+def _matched_load(statement: MatchedLoad) -> str:
     head = f"At {statement.rate_tps:g} transactions a second scheduled"
     if not statement.levels:
         return f"{head}: no latency was recorded."
-    return f"{head}, {metric_of(statement.metric).phrase}: {_levels(statement.levels, '.3g', 'ms')}."
+    levels = ", ".join(f"{quoted(level.name)} {level.value:.3g} ms" for level in statement.levels)
+    return f"{head}, {metric_of(statement.metric).phrase}: {levels}."
 
 
 def _capacity(statement: Capacity) -> str:
@@ -547,7 +534,3 @@ def _bracket_words(found: CapacityBracket) -> str:
         return "unknown: runs contradict one another" if high is None else f"below {high:,.0f}/s (missed in {runs})"
     rates = f"{low:,.0f}/s or more" if high is None else f"between {low:,.0f} and {high:,.0f}/s"
     return f"{rates} (met in {runs} at {low:,.0f})"
-
-
-def _levels(levels: Sequence[Amount], form: str, unit: str) -> str:
-    return ", ".join(f"{quoted(level.name)} {level.value:{form}} {unit}" for level in levels)

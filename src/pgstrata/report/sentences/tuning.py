@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgstrata.analyze.factor_findings import FactorFinding, InteractionFinding, TuningFinding
+from pgstrata.analyze.finding import FactorFinding, InteractionFinding, TuningFinding
 from pgstrata.analyze.findings import Findings
 from pgstrata.report.sentences.crash import durability_words
 from pgstrata.report.sentences.figures import percent, render_count, render_percent

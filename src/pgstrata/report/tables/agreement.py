@@ -13,8 +13,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pgstrata.analyze.findings import DiskFinding, Findings, PublishedFinding
+from pgstrata.analyze.stats.ageing import ranks
 from pgstrata.errors import RecordError
 from pgstrata.report.sentences.figures import render_factor, render_number
+from pgstrata.report.tables.pairs import Index
 
 ALIKE = 1.2
 """Factor within which two ratios agree."""
@@ -95,7 +97,7 @@ def rank_correlation(rows: Sequence[PublishedFinding]) -> tuple[float, float, fl
     ]
     if len(pairs) < FEWEST_RANKED:
         return None
-    published, measured = (_ranks(values) for values in zip(*pairs, strict=True))
+    published, measured = (ranks(np.asarray(values)) for values in zip(*pairs, strict=True))
     if not np.ptp(published) or not np.ptp(measured):
         return None
     rho = float(np.corrcoef(published, measured)[0, 1])
@@ -135,12 +137,6 @@ def render_measured(row: PublishedFinding) -> str:
     if row.measured_low is not None and row.measured_high is not None:
         interval = f" ({render_number(row.measured_low)} … {render_number(row.measured_high)})"
     return render_factor(row.measured_ratio) + interval
-
-
-def _ranks(values: Sequence[float]) -> np.ndarray:
-    """Ranks from 1; equal values share the mean of theirs."""
-    found = np.asarray(values)
-    return np.asarray([(found < v).sum() + ((found == v).sum() + 1) / 2 for v in found])
 
 
 def _told(row: PublishedFinding, rows: Sequence[PublishedFinding], disks: Disks) -> tuple[str | None, str]:
@@ -184,3 +180,22 @@ def _account(stack: str, disks: Sequence[DiskFinding]) -> str:
     flushes = busiest.flushes_per_transaction
     text = f"the disk of {stack} is busy {busiest.busy_share:.0%} of the time"
     return text if flushes is None else f"{text} with {render_number(flushes)} flushes a transaction"
+
+
+def add_published(findings: Findings, source: str, figures: Iterable[PublishedFinding]) -> Findings:
+    """Return the findings with each published figure next to the measured ratio, and whether the two agree.
+
+    That ratio comes from the comparison, with its interval. If nothing is compared (functional only), it is the
+    quotient of the two estimates, without an interval.
+    """
+    index = Index(findings)
+    disks = {(stack.cell, stack.name): stack.disks for stack in findings.stacks}
+    rows = with_outcomes((figure.model_copy(update=_measured(index, figure)) for figure in figures), disks)
+    return findings.model_copy(update={"published": rows, "published_source": source})
+
+
+def _measured(index: Index, figure: PublishedFinding) -> dict[str, float | None]:
+    pair = index.pair(figure.cell, figure.stack, figure.baseline, figure.metric)
+    if pair is None or pair.scale != "ratio":
+        return {"measured_ratio": index.quotient(figure.cell, figure.stack, figure.baseline, figure.metric)}
+    return {"measured_ratio": pair.ratio, "measured_low": pair.low, "measured_high": pair.high}

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.campaign.statements import Capacity
-from pgstrata.analyze.factor_findings import FactorFinding
+from pgstrata.analyze.finding import FactorFinding
 from pgstrata.analyze.findings import (
     CellFinding,
     CostFinding,

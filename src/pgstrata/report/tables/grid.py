@@ -90,22 +90,11 @@ def _row(index: Index, table: VerdictTable, title: str, stacks: tuple[str, ...])
 def _field(index: Index, cell: CellFinding, name: str, row: VerdictRow | None, best: str | None) -> GridField:
     if row is None or row.runs == 0:
         return GridField(name, NOT_KNOWN, None, "none", f"{name}; no valid run")
-    ratio = _ratio(index, cell, name, best)
+    ratio = index.quotient(cell.id, name, best or "")
     detail = (row.primary.value, row.primary.interval, row.verdict, row.verdict_detail)
     tip = "; ".join((name, *(text for text in detail if text), render_count(row.runs, "run")))
     text = row.primary.value if ratio is None or name == best else render_ratio(ratio)
     return GridField(name, text, _shade(ratio, metric_of(index.findings.campaign.primary)), row.tone, tip)
-
-
-def _ratio(index: Index, cell: CellFinding, name: str, best: str | None) -> float | None:
-    """Return the ratio of the estimates; None if they have none."""
-    values = []
-    for one in (name, best or ""):
-        stack = index.stack(cell.id, one)
-        found = stack.metrics.get(index.findings.campaign.primary) if stack else None
-        values.append(found.estimate if found else None)
-    own, other = values
-    return own / other if own is not None and other is not None and own > 0 and other > 0 else None
 
 
 def _shade(ratio: float | None, metric: Metric) -> int | None:

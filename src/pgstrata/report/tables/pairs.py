@@ -96,6 +96,18 @@ class Index:
     def stack(self, cell: str, name: str) -> StackFinding | None:
         return self._stacks.get((cell, name))
 
+    def quotient(self, cell: str, a: str, b: str, metric: str | None = None) -> float | None:
+        """Return the ratio of two estimates in the primary metric (or another); None if one is missing or not
+        positive."""
+        name, found = metric or self.findings.campaign.primary, []
+        for one in (a, b):
+            stack = self.stack(cell, one)
+            level = stack.metrics.get(name) if stack else None
+            if level is None or level.estimate is None or level.estimate <= 0:
+                return None
+            found.append(level.estimate)
+        return found[0] / found[1]
+
     def stacks_of(self, cell: CellFinding) -> tuple[StackFinding, ...]:
         """Return the stacks best first; those without a rank last, in declared order."""
         found = [s for s in self.findings.stacks if s.cell == cell.id]
