@@ -38,6 +38,9 @@ from pgstrata.fleet.work import opened_work
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--campaigns", type=int, default=2000, help="of each scenario")
+    parser.add_argument(
+        "--first", type=int, default=0, help="number of the first campaign: beyond those with which a bound was set"
+    )
     parser.add_argument("--workers", type=int, help="processes of this machine; by default one a processor")
     parser.add_argument("--on", metavar="dask:ADDRESS", help="workers of a Dask cluster, with benches/ in PYTHONPATH")
     parser.add_argument("--mutant", default="", help=f"a factor for the intervals, or one of {', '.join(RULES)}")
@@ -63,7 +66,7 @@ def main() -> int:
             return 0 if print_weakened(executor) else 1
     names = [name for name in scenarios() if re.search(options.only, name)]
     with opened_work(workers, options.on) as executor:
-        results = run_jobs(names, options.campaigns, executor, options.kept, mutant=options.mutant)
+        results = run_jobs(names, options.campaigns, executor, options.kept, mutant=options.mutant, first=options.first)
     if options.mutant:
         weaken(options.mutant)  # of what is simulated here
     checks = list(campaign_checks(results))

@@ -18,9 +18,16 @@ AHEAD = 256
 
 
 def run_jobs(
-    names: Iterable[str], campaigns: int, executor: Executor, kept: Path | None = None, *, mutant: str = ""
+    names: Iterable[str],
+    campaigns: int,
+    executor: Executor,
+    kept: Path | None = None,
+    *,
+    mutant: str = "",
+    first: int = 0,
 ) -> dict[str, list[Result]]:
-    """Results by scenario, in the order of the names, with the rule of a mutant weakened.
+    """Results by scenario, in the order of the names, with the rule of a mutant weakened. A campaign has its number as
+    seed.
 
     Campaigns that are in the file `kept` are not run again, the others are added to it, and what it has beyond those
     asked for counts too: pieces of a table can be run one after another, and their files be joined.
@@ -32,7 +39,7 @@ def run_jobs(
     done = {(result.name, result.number) for found in results.values() for result in found}
     pieces = []
     for name in results:
-        left = [number for number in range(campaigns) if (name, number) not in done]
+        left = [number for number in range(first, first + campaigns) if (name, number) not in done]
         pieces += [json.dumps([name, left[at : at + TOGETHER], mutant]) for at in range(0, len(left), TOGETHER)]
     for told in _completed(executor, pieces):
         found = [Result(**one) for one in json.loads(told)]

@@ -132,6 +132,15 @@ def test_stacks_that_always_fail_do_not_stop_the_rest() -> None:
     assert len(decisions) <= MAX_PAIRS + 1
 
 
+def test_blocks_in_which_one_run_counts_do_not_let_a_stack_be_dropped() -> None:
+    """Seen in a campaign whose first runs of two stacks were disturbed: three blocks had a run of the third alone."""
+    both = {"ext4": (47918.0, 47002.0), "xfs": (44601.0, 45015.0), "btrfs": (31747.0, 30102.0)}
+    seen = [Observation("btrfs", block, CELL, 29000.0 + 900 * block, "screen", 10.0) for block in range(3)]
+    seen += [Observation(n, 9 + at, CELL, v, "screen", 10.0) for n, own in both.items() for at, v in enumerate(own)]
+    decision = policy(tuple(both), budget_s=600.0).decide(seen, 5, 150.0)
+    assert (decision.stage, decision.run, decision.dropped) == ("screen", tuple(both), ())
+
+
 def test_the_budget_ends_it() -> None:
     value = levels(0.05, a=0, b=0, c=0)
     decisions, seen = Bench(policy("abc", budget_s=8 * 3 * TRIAL_S), value).play()

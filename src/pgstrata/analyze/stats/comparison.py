@@ -257,7 +257,8 @@ class Replay:
         fit = fit_blocks(y)
         cells = len(self.design.cells)
         found = screen(fit, survivors, self.design.stacks, self.design.bound, cells, self.design.candidates)
-        full = y.shape[1] >= MIN_BLOCKS
+        compared = int((np.isfinite(y).sum(axis=0) > 1).sum())  # a block with one valid run compares nothing
+        full = compared >= MIN_BLOCKS
         if found is None or self.design.fixed or not (full or fit.df >= EARLY_FREEDOM):
             return StageOne(fit, survivors, found, settled=False, y=y)
         settled = found.probability_within_margin >= 1 - STOP_PROBABILITY / cells
