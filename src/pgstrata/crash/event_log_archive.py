@@ -48,12 +48,11 @@ def _keep_step(
     name: str, making: tuple[PlannedCommand, ...], file: str, kept: str, most_bytes: int | None = None
 ) -> Step:
     commands = (*making, planned("gzip", "--fast", file, timeout_s=TIMEOUT_S))
-    return Step(name, commands, act=partial(_keep, commands=len(commands), file=file, kept=kept, most_bytes=most_bytes))
+    return Step(name, commands, act=partial(_keep, file=file, kept=kept, most_bytes=most_bytes))
 
 
-def _keep(context: TrialContext, *, commands: int, file: str, kept: str, most_bytes: int | None) -> None:
-    for _ in range(commands):
-        context.executor.run_next()
+def _keep(context: TrialContext, *, file: str, kept: str, most_bytes: int | None) -> None:
+    context.executor.run_rest()
     status = context.host.status(f"{file}.gz")
     if most_bytes is None or (status is not None and status.size_bytes <= most_bytes):
         context.host.fetch(f"{file}.gz", str(context.recorder.path(kept)))

@@ -198,13 +198,18 @@ def ledger_steps(setup: TrialSetup, size: LedgerSize) -> tuple[Step, ...]:
     write_back = (command for stage in plan_stages(setup.plan.volumes) for command in stage.write_back)
     schema = server.plan_execute(render_schema(size, amcheck=has_amcheck(setup)))
     return (
-        Step("initdb", _planned(*server.plan_init(postgres.data_checksums, postgres.initdb)), act=_initdb),
-        Step("settings of the server", _planned(*server.plan_configure()), act=_configure, tells=settings),
-        Step("start the server", _planned(server.plan_start()), act=_start),
+        Step("initdb", server.planned(*server.plan_init(postgres.data_checksums, postgres.initdb)), act=_initdb),
+        Step(
+            "settings of the server",
+            server.planned(*server.plan_configure()),
+            act=CrashContext.configure_server,
+            tells=settings,
+        ),
+        Step("start the server", server.planned(server.plan_start()), act=_start),
         *((*admission_steps(setup), fill_step(setup)) if size.spread_s else ()),
         Step(
             "make the ledger" if size.script is LEDGER else f"make the tables of {size.script.shown}",
-            (*_planned(schema), planned("sync", "--file-system", *mount_points), *write_back),
+            (*server.planned(schema), planned("sync", "--file-system", *mount_points), *write_back),
         ),
     )
 
@@ -219,7 +224,7 @@ def _record_step(setup: TrialSetup, request: CrashRequest) -> Step:
         size.spread_s > 0
     )
     tells += ["the load is ended after them"] if load else []
-    return Step(f"record {SHOWN[request.script]}", (*load, *_planned(client)), act=_record, tells=tuple(tells))
+    return Step(f"record {SHOWN[request.script]}", (*load, *setup.server.planned(client)), act=_record, tells=tuple(tells))
 
 
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
@@ -234,10 +239,10 @@ def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
     return (
         Step(
             f"stop the server{'s' * (len(setup.servers) > 1)} at once",
-            _planned(*(server.plan_stop("immediate", STOP_TIMEOUT_S) for server in setup.servers.values())),
+            tuple(c for one in setup.servers.values() for c in one.planned(one.plan_stop("immediate", STOP_TIMEOUT_S))),
             act=_stop,
         ),
-        Step("take the recorded disks down", down, act=partial(_take_down, commands=len(down))),
+        Step("take the recorded disks down", down, act=_take_down),
     )
 
 
@@ -254,10 +259,6 @@ def _serve_step(setup: TrialSetup, worker: int) -> Step:
         (plan_serve(folder),),
         undo=(*undos_of(folder, files), *undos_of_stages(plan_stages(setup.plan.volumes))),
     )
-
-
-def _planned(*commands: Command) -> tuple[PlannedCommand, ...]:
-    return tuple(PlannedCommand.of(c) for c in commands)
 
 
 def choose_step(setup: TrialSetup, request: CrashRequest, number: int, most: int) -> Step:
@@ -292,10 +293,6 @@ def states_step(setup: TrialSetup, request: CrashRequest, batch: Batch) -> Step:
 def _initdb(context: CrashContext) -> None:
     asked = context.plan.stack.postgresql
     context.server.init(data_checksums=asked.data_checksums, options=asked.initdb)
-
-
-def _configure(context: CrashContext) -> None:
-    context.configure_server()
 
 
 def _start(context: CrashContext) -> None:
@@ -351,9 +348,9 @@ def _stop(context: CrashContext) -> None:
     context.panicked = "PANIC:" in context.server.read_log()
 
 
-def _take_down(context: CrashContext, *, commands: int) -> None:
+def _take_down(context: CrashContext) -> None:
     """Retries while another program, such as a scan for btrfs, keeps a device busy."""
-    for _ in range(commands):
+    while context.executor.has_next:
         again = partial(_again, context, context.executor.next_command())
         ended = again_while_busy(context.executor.run_next(check=False), again)
         if ended.exit_code != 0:

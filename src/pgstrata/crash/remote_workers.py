@@ -161,8 +161,7 @@ def send_log_step(setup: TrialSetup) -> Step:
 
 
 def _fetch_log(context: CrashContext, *, file: str) -> None:
-    for _ in range(2):
-        context.executor.run_next()
+    context.executor.run_rest()
     with temporary_folder("log") as folder:
         to = folder / "log.gz"
         try:

@@ -115,204 +115,166 @@ def _space(host: Host, path: str) -> Space | None:
         return None
 
 
+@dataclass(frozen=True)
+class Rule:
+    """One thing to look at: `found` says what is there, empty if there is nothing to say. `fix` may depend on it."""
+
+    topic: str
+    weight: Weight
+    found: Callable[[Readings], str]
+    effect: str
+    fix: str | Callable[[Readings], str]
+
+
 def advise(readings: Readings) -> tuple[Advice, ...]:
     """Everything worth saying, warnings first. Pure."""
-    found = [advice for rule in RULES if (advice := rule(readings)) is not None]
-    return tuple(sorted(found, key=lambda advice: advice.weight != "warning"))
+    told = [
+        Advice(
+            rule.topic, rule.weight, found, rule.effect, rule.fix if isinstance(rule.fix, str) else rule.fix(readings)
+        )
+        for rule in RULES
+        if (found := rule.found(readings))
+    ]
+    return tuple(sorted(told, key=lambda advice: advice.weight != "warning"))
 
 
-def _governor(r: Readings) -> Advice | None:
-    slow = [g for g in r.governors if g not in ("performance", "userspace")]
-    if not slow:
-        return None
-    return Advice(
-        "CPU governor",
-        "warning",
-        f"governor {', '.join(slow)}",
-        "the clock follows the load, so a stack that waits more for storage also computes more slowly",
-        "cpupower frequency-set --governor performance",
-    )
+def _others(what: str, found: tuple[str, ...], fine: tuple[str, ...]) -> str:
+    other = [word for word in found if word not in fine]
+    return f"{what} {', '.join(other)}" if other else ""
 
 
-def _energy(r: Readings) -> Advice | None:
-    saving = [p for p in r.energy_preferences if p not in ("performance", "balance_performance", "default")]
-    if not saving:
-        return None
-    return Advice(
-        "power saving",
-        "warning",
-        f"energy preference {', '.join(saving)}",
-        "processors fall asleep between commits, which adds to every fsync",
-        f"echo performance | tee {CPU_DIRECTORY}/cpufreq/policy*/energy_performance_preference",
-    )
+def _clock(r: Readings) -> str:
+    return "" if r.clock_source is None or r.clock_source in FAST_CLOCKS else f"clock source {r.clock_source}"
 
 
-def _turbo(r: Readings) -> Advice | None:
-    if r.turbo != "on":
-        return None
-    return Advice(
-        "turbo",
-        "note",
-        "turbo is on",
-        "the clock falls as processors warm up, which looks like a trend; random order evens it out only partly",
-        f"echo 1 > {CPU_DIRECTORY}/intel_pstate/no_turbo  (Intel), echo 0 > {CPU_DIRECTORY}/cpufreq/boost  (others)",
-    )
-
-
-def _thermal(r: Readings) -> Advice | None:
-    if not r.throttle_count:
-        return None
-    return Advice(
-        "temperature",
-        "warning",
-        f"cores were throttled {r.throttle_count} times since boot",
-        "a hot processor slows down for a while, in whichever stack runs then",
-        "look at cooling, or turn turbo off",
-    )
-
-
-def _virtual(r: Readings) -> Advice | None:
-    if r.virtualisation == METAL:
-        return None
-    return Advice(
-        "virtualisation",
-        "note",
-        f"this is a virtual machine or container ({r.virtualisation})",
-        "neighbours share CPU and disk, and the host below may cache writes: figures hold for this machine alone",
-        "",
-    )
-
-
-def _clock(r: Readings) -> Advice | None:
-    if r.clock_source is None or r.clock_source in FAST_CLOCKS:
-        return None
+def _better_clock(r: Readings) -> str:
     better = next((source for source in r.clock_sources if source in FAST_CLOCKS), None)
     path = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-    return Advice(
-        "clock source",
-        "warning",
-        f"clock source {r.clock_source}",
-        "reading it is slow, which costs pgbench and track_io_timing several microseconds a call",
-        f"echo {better} > {path}" if better else "boot with tsc=reliable if the processor's tsc is constant",
-    )
+    return f"echo {better} > {path}" if better else "boot with tsc=reliable if the processor's tsc is constant"
 
 
-def _swap(r: Readings) -> Advice | None:
-    if r.swap_used_bytes == 0 and (r.swap_bytes == 0 or dict(r.sysctls).get("vm.swappiness") in ("0", "1")):
-        return None
-    used = r.swap_used_bytes > 0
-    return Advice(
-        "swap",
-        "warning" if used else "note",
-        f"{r.swap_bytes / 2**30:.1f} GiB of swap" + (f", {r.swap_used_bytes / 2**20:.0f} MiB in use" if used else ""),
-        "memory of the server may be paged out to a disk that is being measured",
-        "swapoff --all, or sysctl vm.swappiness=1",
-    )
+def _swap(r: Readings) -> str:
+    return f"{r.swap_bytes / 2**30:.1f} GiB of swap"
 
 
-def _huge_pages(r: Readings) -> Advice | None:
-    if r.huge_pages != "always":
-        return None
-    return Advice(
-        "transparent huge pages",
-        "warning",
-        "transparent huge pages: always",
-        "compaction stalls backends now and then; PostgreSQL asks for huge pages by itself",
-        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-    )
+def _swap_used(r: Readings) -> str:
+    return f"{_swap(r)}, {r.swap_used_bytes / 2**20:.0f} MiB in use" if r.swap_used_bytes else ""
 
 
-def _dirty(r: Readings) -> Advice | None:
+def _swap_unused(r: Readings) -> str:
+    quiet = r.swap_bytes == 0 or dict(r.sysctls).get("vm.swappiness") in ("0", "1")
+    return "" if r.swap_used_bytes or quiet else _swap(r)
+
+
+def _dirty(r: Readings) -> str:
     values = dict(r.sysctls)
     if values.get("vm.dirty_bytes", "0") != "0" or not values.get("vm.dirty_ratio", "").isdigit():
-        return None
+        return ""
     limit_bytes = r.memory_bytes * int(values["vm.dirty_ratio"]) // 100
-    if limit_bytes < DIRTY_NOTICED_BYTES:
-        return None
-    return Advice(
-        "write-back limits",
-        "note",
-        f"up to {limit_bytes / 2**30:.1f} GiB of dirty memory (vm.dirty_ratio={values['vm.dirty_ratio']})",
+    told = f"up to {limit_bytes / 2**30:.1f} GiB of dirty memory (vm.dirty_ratio={values['vm.dirty_ratio']})"
+    return told if limit_bytes >= DIRTY_NOTICED_BYTES else ""
+
+
+def _load(r: Readings) -> str:
+    busy = r.load is not None and r.load >= max(0.5, 0.25 * r.cpus)
+    return f"load average {r.load:.2f} on {r.cpus} CPUs" if busy else ""
+
+
+def _shm(r: Readings) -> str:
+    small = r.shm is not None and r.shm.total_bytes < SHM_SHARE_NEEDED * r.memory_bytes
+    return f"/dev/shm has {r.shm.total_bytes / 2**20:.0f} MiB" if r.shm and small else ""
+
+
+def _scratch(r: Readings) -> str:
+    space = r.scratch_space
+    if space is None or space.total_bytes == 0 or space.free_bytes >= FREE_SHARE_NEEDED * space.total_bytes:
+        return ""
+    return f"{space.free_bytes / 2**30:.1f} GiB of {space.total_bytes / 2**30:.1f} GiB free at {r.scratch}"
+
+
+_SWAPPED = (
+    "memory of the server may be paged out to a disk that is being measured",
+    "swapoff --all, or sysctl vm.swappiness=1",
+)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "CPU governor", "warning", lambda r: _others("governor", r.governors, ("performance", "userspace")),
+        "the clock follows the load, so a stack that waits more for storage also computes more slowly",
+        "cpupower frequency-set --governor performance",
+    ),
+    Rule(
+        "power saving", "warning",
+        lambda r: _others(
+            "energy preference", r.energy_preferences, ("performance", "balance_performance", "default")
+        ),
+        "processors fall asleep between commits, which adds to every fsync",
+        f"echo performance | tee {CPU_DIRECTORY}/cpufreq/policy*/energy_performance_preference",
+    ),
+    Rule(
+        "turbo", "note", lambda r: "turbo is on" if r.turbo == "on" else "",
+        "the clock falls as processors warm up, which looks like a trend; random order evens it out only partly",
+        f"echo 1 > {CPU_DIRECTORY}/intel_pstate/no_turbo  (Intel), echo 0 > {CPU_DIRECTORY}/cpufreq/boost  (others)",
+    ),
+    Rule(
+        "temperature", "warning",
+        lambda r: f"cores were throttled {r.throttle_count} times since boot" if r.throttle_count else "",
+        "a hot processor slows down for a while, in whichever stack runs then",
+        "look at cooling, or turn turbo off",
+    ),
+    Rule(
+        "clock source", "warning", _clock,
+        "reading it is slow, which costs pgbench and track_io_timing several microseconds a call",
+        _better_clock,
+    ),
+    Rule(
+        "other services", "warning", lambda r: render_busy(r.busy) if r.busy else "",
+        "they take CPU and disk from the stack that runs at that moment",
+        "stop them for the time of the run",
+    ),
+    Rule("load", "warning", _load, "the machine was not idle in the last minute", "wait, or stop what runs"),
+    Rule(
+        "PostgreSQL servers", "note",
+        lambda r: ", ".join(f"pid {server.pid} of {server.user}" for server in r.servers),
+        "even an idle server wakes up for checkpoints and autovacuum",
+        "stop them for the time of the run; pgstrata starts servers of its own",
+    ),
+    Rule("swap", "warning", _swap_used, *_SWAPPED),
+    Rule("swap", "note", _swap_unused, *_SWAPPED),
+    Rule(
+        "transparent huge pages", "warning",
+        lambda r: "transparent huge pages: always" if r.huge_pages == "always" else "",
+        "compaction stalls backends now and then; PostgreSQL asks for huge pages by itself",
+        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+    ),
+    Rule(
+        "write-back limits", "note", _dirty,
         "checkpoints end in one long burst of writes; short runs may not see any of it",
         "sysctl vm.dirty_background_bytes=67108864 vm.dirty_bytes=536870912, or as kernel settings of a stack",
-    )
-
-
-def _cache(r: Readings) -> Advice | None:
-    if not r.volatile_disks:
-        return None
-    return Advice(
-        "disk write cache",
-        "note",
-        f"write back, volatile as far as the kernel knows: {', '.join(r.volatile_disks)}",
+    ),
+    Rule(
+        "disk write cache", "note",
+        lambda r: _others("write back, volatile as far as the kernel knows:", r.volatile_disks, ()),
         "a commit waits for a flush of this cache; a drive with power-loss protection answers at once, one that "
         "ignores flushes loses commits",
         "",
-    )
-
-
-def _busy(r: Readings) -> Advice | None:
-    if not r.busy:
-        return None
-    return Advice(
-        "other services",
-        "warning",
-        render_busy(r.busy),
-        "they take CPU and disk from the stack that runs at that moment",
-        "stop them for the time of the run",
-    )
-
-
-def _load(r: Readings) -> Advice | None:
-    if r.load is None or r.load < max(0.5, 0.25 * r.cpus):
-        return None
-    return Advice(
-        "load",
-        "warning",
-        f"load average {r.load:.2f} on {r.cpus} CPUs",
-        "the machine was not idle in the last minute",
-        "wait, or stop what runs",
-    )
-
-
-def _servers(r: Readings) -> Advice | None:
-    if not r.servers:
-        return None
-    return Advice(
-        "PostgreSQL servers",
-        "note",
-        ", ".join(f"pid {server.pid} of {server.user}" for server in r.servers),
-        "even an idle server wakes up for checkpoints and autovacuum",
-        "stop them for the time of the run; pgstrata starts servers of its own",
-    )
-
-
-def _shm(r: Readings) -> Advice | None:
-    if r.shm is None or r.shm.total_bytes >= SHM_SHARE_NEEDED * r.memory_bytes:
-        return None
-    return Advice(
-        "shared memory",
-        "warning",
-        f"/dev/shm has {r.shm.total_bytes / 2**20:.0f} MiB",
+    ),
+    Rule(
+        "shared memory", "warning", _shm,
         "parallel queries fail with `could not resize shared memory segment`",
         "mount -o remount,size=50% /dev/shm  (containers: --shm-size)",
-    )
-
-
-def _scratch(r: Readings) -> Advice | None:
-    space = r.scratch_space
-    if space is None or space.total_bytes == 0 or space.free_bytes >= FREE_SHARE_NEEDED * space.total_bytes:
-        return None
-    return Advice(
-        "free space",
-        "warning",
-        f"{space.free_bytes / 2**30:.1f} GiB of {space.total_bytes / 2**30:.1f} GiB free at {r.scratch}",
+    ),
+    Rule(
+        "free space", "warning", _scratch,
         f"runs are refused below {FREE_SHARE_NEEDED:.0%}: filesystems slow down when they are nearly full",
         "free some, or name another folder with --scratch",
-    )
-
-
-RULES: tuple[Callable[[Readings], Advice | None], ...] = (
-    _governor, _energy, _turbo, _thermal, _clock, _busy, _load, _servers, _swap, _huge_pages, _dirty, _cache, _shm,
-    _scratch, _virtual,
+    ),
+    Rule(
+        "virtualisation", "note",
+        lambda r: ""
+        if r.virtualisation == METAL
+        else f"this is a virtual machine or container ({r.virtualisation})",
+        "neighbours share CPU and disk, and the host below may cache writes: figures hold for this machine alone",
+        "",
+    ),
 )  # fmt: skip

@@ -94,8 +94,8 @@ class CommandRun:
     command: Command
     host: str
     began: str
-    exit_code: int | None
-    duration_s: float | None
+    exit_code: int | None = None
+    duration_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, Completed, Host, Process
@@ -51,19 +51,6 @@ class Identity:
     trial: str
 
 
-@dataclass
-class _Begun:
-    """A command that has started; commands are reported in the order of their start."""
-
-    kind: CommandKind
-    command: Command
-    host: str
-    began: str
-    ended: bool = False
-    exit_code: int | None = None
-    duration_s: float | None = None
-
-
 @dataclass(frozen=True)
 class _Elsewhere:
     """The watcher of another host of the trial."""
@@ -101,7 +88,8 @@ class Executor:
     """Remaining commands of the running step; None outside of steps and while undoing."""
     _bindings: dict[str, str] = field(default_factory=dict)
     _undoing: bool = False
-    _begun: dict[int, _Begun] = field(default_factory=dict)
+    _begun: dict[int, CommandRun] = field(default_factory=dict)
+    """Commands that have started: they are reported in the order of their start, once they have a duration."""
     _numbers: int = 0
 
     def __post_init__(self) -> None:
@@ -158,6 +146,11 @@ class Executor:
         finally:
             self._planned = None
 
+    @property
+    def has_next(self) -> bool:
+        """True while the running step's plan has a further command."""
+        return bool(self._planned)
+
     def next_command(self) -> Command:
         """The command that the running step's plan has next, with the values that are known by now."""
         return self._next.resolve(self._bindings)
@@ -172,8 +165,15 @@ class Executor:
         """Runs the step's next command; `stdin` is what was not known when it was planned."""
         command, host = self.next_command(), self.host_of(self._next.host)
         if stdin is not None:
-            command = Command(command.argv, command.timeout_s, stdin, command.user, command.env, command.cwd)
+            command = replace(command, stdin=stdin)
         return host.run(command, check=check)
+
+    def run_rest(self) -> list[Completed]:
+        """Runs all further commands of the step."""
+        done = []
+        while self.has_next:
+            done.append(self.run_next())
+        return done
 
     def start_next(self, *, stdout: str, stderr: str) -> tuple[Process, Command]:
         """Starts the step's next command in the background."""
@@ -231,14 +231,15 @@ class Executor:
         if kind == "command":
             self._check_planned(command, host)
         self._numbers += 1
-        self._begun[self._numbers] = _Begun(kind, command, self.host_of(host).name, utc_now())
+        run = (kind, command, self.host_of(host).name, utc_now())
+        self._begun[self._numbers] = CommandRun(self.identity.campaign, self.identity.trial, self._step, *run)
         return self._numbers
 
     def end(self, number: int, exit_code: int | None, duration_s: float) -> None:
         begun = self._begun.get(number)
         if begun is None:  # it was told of as unfinished when its step ended
             return
-        begun.ended, begun.exit_code, begun.duration_s = True, exit_code, round(duration_s, 6)
+        self._begun[number] = replace(begun, exit_code=exit_code, duration_s=round(duration_s, 6))
         self._tell_commands(all_of_them=False)
 
     def _check_planned(self, command: Command, host: str) -> None:
@@ -255,23 +256,9 @@ class Executor:
     def _tell_commands(self, *, all_of_them: bool) -> None:
         """Tells of those that have ended, in the order in which they began."""
         for number in list(self._begun):
-            begun = self._begun[number]
-            if not (begun.ended or all_of_them):
+            if self._begun[number].duration_s is None and not all_of_them:
                 return
-            del self._begun[number]
-            self.tell(
-                CommandRun(
-                    self.identity.campaign,
-                    self.identity.trial,
-                    self._step,
-                    begun.kind,
-                    begun.command,
-                    begun.host,
-                    begun.began,
-                    begun.exit_code,
-                    begun.duration_s,
-                )
-            )
+            self.tell(self._begun.pop(number))
 
 
 def _is_planned(planned: PlannedCommand, command: Command, bindings: dict[str, str]) -> bool:

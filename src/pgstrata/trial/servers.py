@@ -18,7 +18,7 @@ from typing import Any
 from pgstrata import __version__
 from pgstrata.errors import PreflightError, TrialError
 from pgstrata.host.facts.gather import gather
-from pgstrata.host.protocol import Command, Completed, Host, HostLost, command
+from pgstrata.host.protocol import Command, Host, HostLost, command
 from pgstrata.postgres.binaries import Installation, choose, discover
 from pgstrata.postgres.database import WAL_POSITION
 from pgstrata.postgres.server import CHANGED_OR_IMPORTANT
@@ -210,7 +210,7 @@ def server_steps(setup: ServerSetup) -> tuple[Step, ...]:
         ),
         _step("load", *setup.driver.plan_load(setup.data), act=_load),
         *_check_steps(setup, "the loaded data", fresh=True),
-        _step("space after load", _ask(setup.target, DATABASE_BYTES), act=partial(_note_space, moment="after load")),
+        _space_step(setup, "space after load", "after load"),
         *cells,
     )
 
@@ -235,18 +235,21 @@ def _cell_steps(setup: ServerSetup, cell: Cell) -> Iterator[Step]:
     )
     yield Step(f"{cell.id}: collect", (), act=partial(_collect, cell=cell))
     yield from _check_steps(setup, f"{cell.id}", fresh=False)
-    size = _ask(setup.target, DATABASE_BYTES)
-    yield _step(f"{cell.id}: space", size, act=partial(_note_space, moment=f"after {cell.id}"))
+    yield _space_step(setup, f"{cell.id}: space", f"after {cell.id}")
 
 
 def _step(name: str, *commands: Command, **others: Any) -> Step:
     return Step(name, tuple(map(PlannedCommand.of, commands)), **others)
 
 
+def _space_step(setup: ServerSetup, name: str, moment: str) -> Step:
+    return _step(name, _ask(setup.target, DATABASE_BYTES), act=partial(ServerContext.note_space, moment=moment))
+
+
 def _check_steps(setup: ServerSetup, of: str, *, fresh: bool) -> Iterator[Step]:
     commands = setup.driver.plan_check(setup.data, fresh=fresh)
     if commands:
-        yield _step(f"check {of}", *commands, act=partial(_check, fresh=fresh))
+        yield _step(f"check {of}", *commands, act=_check)
 
 
 def _make_folder(context: ServerContext) -> None:
@@ -270,22 +273,16 @@ def _look(context: ServerContext) -> None:
 
 
 def _load(context: ServerContext) -> None:
-    done = [context.executor.run_next() for _ in context.setup.driver.plan_load(context.setup.data)]
+    done = context.executor.run_rest()
     context.recorder.write_text("raw/load.err", "".join(one.stderr for one in done))
     times = context.setup.driver.parse_load(done)
     total_s = sum(one.duration_s for one in done) if times.total_s is None else times.total_s
     context.recorder.write("load.json", LoadRecord(how="fresh", total_s=total_s, phases_s=dict(times.phases_s)))
 
 
-def _check(context: ServerContext, *, fresh: bool) -> None:
-    driver = context.setup.driver
-    done: list[Completed] = [context.executor.run_next() for _ in driver.plan_check(context.setup.data, fresh=fresh)]
-    if broken := driver.broken_conditions(done):
+def _check(context: ServerContext) -> None:
+    if broken := context.setup.driver.broken_conditions(context.executor.run_rest()):
         raise TrialError(f"the data does not meet its conditions: {'; '.join(broken)}")
-
-
-def _note_space(context: ServerContext, *, moment: str) -> None:
-    context.note_space(moment)
 
 
 def _prepare(context: ServerContext, *, cell: Cell) -> None:

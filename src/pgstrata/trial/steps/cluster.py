@@ -89,8 +89,7 @@ def prewarm_commands(setup: TrialSetup) -> tuple[PlannedCommand, ...]:
 def prewarm_standbys(context: TrialContext) -> None:
     """Runs `prewarm_commands`, once the standbys have what the primary needed for its own."""
     await_standbys(context)
-    for _ in context.setup.standbys:
-        context.executor.run_next()
+    context.executor.run_rest()
 
 
 def join_steps(setup: TrialSetup) -> tuple[Step, ...]:
@@ -141,7 +140,7 @@ def _standby_steps(setup: TrialSetup, cluster: Topology, name: str) -> Iterator[
     followers = cluster.followers(name)
     if followers:
         slots = (standby.plan_execute(render_slots(followers)),) if cluster.slots else ()
-        act = partial(_start_followed, standby=standby, slots=len(slots))
+        act = partial(_start_followed, standby=standby)
         commands = standby.planned(standby.plan_start(), *slots)
         yield Step(f"start {name} for those that follow it", commands, act=act)
 
@@ -167,10 +166,9 @@ def _start_primary(context: TrialContext) -> None:
     context.server.start()
 
 
-def _start_followed(context: TrialContext, *, standby: Server, slots: int) -> None:
+def _start_followed(context: TrialContext, *, standby: Server) -> None:
     standby.start()
-    for _ in range(slots):
-        context.executor.run_next()
+    context.executor.run_rest()
 
 
 def _stop_followed(context: TrialContext) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal
 
 from pgstrata.errors import TrialError
-from pgstrata.host.protocol import Command, command
+from pgstrata.host.protocol import command
 from pgstrata.postgres.database import (
     RESTORE_PHASES,
     TABLESPACE_OIDS,
@@ -165,7 +165,7 @@ def load_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
 
 def _fresh_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
     server = setup.server
-    start = _planned(server.plan_start(), *plan_create_tablespaces(server))
+    start = server.planned(server.plan_start(), *plan_create_tablespaces(server))
     stop = server.plan_stop_without_spare_wal()
     if _asks_oids(setup, present):
         stop = (server.ask(TABLESPACE_OIDS), *stop)
@@ -175,12 +175,8 @@ def _fresh_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
         Step("start the server", start, act=_start),
         *admission_steps(setup),
         fill_step(setup),
-        Step("stop the server", _planned(*stop), act=partial(_stop, asks_oids=_asks_oids(setup, present))),
+        Step("stop the server", server.planned(*stop), act=partial(_stop, asks_oids=_asks_oids(setup, present))),
     )
-
-
-def _planned(*commands: Command) -> tuple[PlannedCommand, ...]:
-    return tuple(PlannedCommand.of(c) for c in commands)
 
 
 def _asks_oids(setup: TrialSetup, present: Present) -> bool:
@@ -194,7 +190,7 @@ def _initdb_step(setup: TrialSetup, present: Present) -> Step:
     if directory in present.golden:
         copy = plan_place_golden(directory, layout, user)
         return Step("copy what initdb made", copy, act=partial(_place_empty, directory=directory))
-    made = _planned(*server.plan_init(asked.data_checksums, asked.initdb))
+    made = server.planned(*server.plan_init(asked.data_checksums, asked.initdb))
     keep = plan_save_golden(layout, directory, user)
     return Step("initdb", (*made, *keep), act=partial(_initdb, directory=directory))
 
@@ -214,7 +210,7 @@ def _settings_step(setup: TrialSetup) -> Step:
     )
     return Step(
         "settings of the server",
-        _planned(*server.plan_configure()),
+        server.planned(*server.plan_configure()),
         act=TrialContext.configure_server,
         tells=(*settings, *left_out),
     )
@@ -228,14 +224,14 @@ def fill_step(setup: TrialSetup) -> Step:
     if own is None:
         filled = setup.driver.plan_load(data_request(setup))
         checks = setup.driver.plan_check(data_request(setup), fresh=True)
-        vacuumed = _planned(*([vacuum] if workload.freeze else []))
+        vacuumed = server.planned(*([vacuum] if workload.freeze else []))
         return Step("load", (*setup.driving(*filled), *vacuumed, *setup.driving(*checks)), act=_fill)
     there = _sent_database(setup)
     if workload.pg_restore is not None:
         load = plan_pg_restore(server, DATABASE, there, workload.jobs, USER_FILE_TIMEOUT_S)
     else:
         load = (plan_sql_file(server, DATABASE, there, USER_FILE_TIMEOUT_S),)
-    commands = _planned(*load, vacuum, command("rm", "--force", there))
+    commands = server.planned(*load, vacuum, command("rm", "--force", there))
     return Step("load", commands, act=partial(_fill_from_file, path=own), tells=(f"send {own} to {there}",))
 
 
@@ -296,8 +292,7 @@ def _place_empty(context: TrialContext, *, directory: str) -> None:
 
 def _start(context: TrialContext) -> None:
     context.server.start()
-    for _ in context.server.layout.tablespaces:
-        context.executor.run_next()
+    context.executor.run_rest()
 
 
 def _fill(context: TrialContext) -> None:
@@ -315,10 +310,9 @@ def _fill(context: TrialContext) -> None:
 
 
 def check_data(context: TrialContext, *, fresh: bool) -> None:
-    """Run the step's next commands, the checks of the driver; TrialError names the conditions that do not hold."""
-    driver = context.setup.driver
-    done = [context.executor.run_next() for _ in driver.plan_check(data_request(context.setup), fresh=fresh)]
-    if broken := driver.broken_conditions(done) if done else ():
+    """Run the rest of the step, the checks of the driver; TrialError names the conditions that do not hold."""
+    done = context.executor.run_rest()
+    if broken := context.setup.driver.broken_conditions(done) if done else ():
         moment = "loaded" if fresh else "run"
         raise TrialError(f"the data does not meet its conditions after it was {moment}: {'; '.join(broken)}")
 

@@ -294,16 +294,14 @@ def plan_load(
 
 def _cool(context: TrialContext, *, cell: Cell) -> None:
     prepare_folder(context, cell)
-    for _ in (None, *plan_empty_caches(context.plan)):
-        context.executor.run_next()
+    context.executor.run_rest()
     _drop_caches(context.site)
 
 
 def _cool_far(context: TrialContext, *, cell: Cell, far: str) -> None:
     site = context.site.sites[far]
     site.host.make_directory(context.setup.cell_folder_on(far, cell), mode=0o710, group=site.user, new=True)
-    for _ in (None, *plan_empty_caches(context.plan, far)):
-        context.executor.run_next()
+    context.executor.run_rest()
     _drop_caches(site)
 
 
