@@ -30,10 +30,9 @@ from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.units import parse_duration_s, parse_fraction, parse_size_bytes
 from pgstrata.stack.block.loop import parse_losetup
 from pgstrata.stack.block.lvm import parse_lvs, parse_pvs
-from pgstrata.stack.device_id import parse_device_id
 from pgstrata.stack.fs.zfs_status import parse_zpool_status
 from pgstrata.stack.mounts import parse_mountinfo
-from pgstrata.stack.safety import parse_blkid, parse_wipefs
+from pgstrata.stack.safety import parse_blkid, parse_device_id, parse_wipefs
 from pgstrata.workload.medium import parse_fio, parse_pg_test_fsync
 from pgstrata.workload.pgbench_logs import summarise_logs
 from pgstrata.workload.pgbench_output import parse_init, parse_progress, parse_result

@@ -25,7 +25,7 @@ from pgstrata.host.ssh import SshHost
 from pgstrata.postgres.user import run_user
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.file.campaign import load_campaign
-from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import clean
 from pgstrata.trial.events import silent
 from pgstrata.trial.executor import KILL_HOOK
 from pgstrata.trial.interruption import Interruption

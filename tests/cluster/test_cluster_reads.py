@@ -7,7 +7,7 @@ from unittest import mock
 
 from campaigning import nothing_left, run, write_campaign
 from following import not_followed
-from pgstrata.probe import stale
+from pgstrata.probe import acknowledged
 from pgstrata.record.reader import read
 from pgstrata.spec.workload import Cell
 from pgstrata.trial.context import TrialContext
@@ -31,7 +31,7 @@ def look_at_rest(context: TrialContext, *, cell: Cell) -> None:
 def test_reads_are_stale_where_nobody_waits_for_the_standby(place: Path) -> None:
     file = write_campaign(place, WAITING, RESTING)
     around = mock.patch.multiple(acknowledgements, _read=look_at_rest)
-    with mock.patch.object(stale, "PATIENCE_S", 0.2):
+    with mock.patch.object(acknowledged, "PATIENCE_S", 0.2):
         assert run(file, place, around=around) == 0, (place / "log.txt").read_text()
     nodes = {cell.stack: cell.result.nodes for cell in read(place / "out").cells()}
     assert nodes.keys() == {WAITING, RESTING}

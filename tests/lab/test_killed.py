@@ -18,7 +18,7 @@ from built import TESTS_IMPORTABLE
 from pgstrata.host.protocol import Host
 from pgstrata.lab.machine import Machine
 from pgstrata.spec.notation.stack import parse_stack
-from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import clean
 from pgstrata.stack.plan import plan_stack
 
 MOMENTS: dict[str, tuple[str, dict[str, object]]] = {

@@ -26,14 +26,12 @@ from pgstrata.host.protocol import HostLost, command
 from pgstrata.lab import machines
 from pgstrata.lab.image import Image
 from pgstrata.lab.machine import EndedBooting, Machine, connect_machine, free_port, machine_pid, start_machine
-from pgstrata.lab.machines import machine_directory
+from pgstrata.lab.machines import LabHost, lab_host, machine_directory
 from pgstrata.lab.qemu import MachineSpec
-from pgstrata.lab.session import LabHost, lab_host
 from pgstrata.record.reader import read
 from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.build import attest, build
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.stack.plan import plan_stack
 
 PAIR = f"pair-{os.getpid()}"

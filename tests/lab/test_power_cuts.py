@@ -16,7 +16,7 @@ from pgstrata.record.crash import StateRecord
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata.spec.crash_request import CrashRequest
-from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import clean
 from pgstrata.stack.mounts import list_mounts
 from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption

@@ -19,8 +19,7 @@ from pgstrata.host.protocol import command
 from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.stack.plan import plan_stack
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
 from pgstrata.stack.undo import WipeDevice

@@ -11,7 +11,7 @@ from pathlib import Path
 from pgstrata.host.agent.places import runtime_directory
 from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import Command
-from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import clean
 
 
 def notes(marker: str) -> list[str]:

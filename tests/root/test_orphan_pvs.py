@@ -13,8 +13,7 @@ from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.block.lvm import RemoveVg
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.safety import inspect_device, list_signatures
 

@@ -22,8 +22,7 @@ from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.build import StepRunner, build
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.stack.plan import plan_stack
 from pgstrata.stack.safety import inspect_device, list_signatures, refuse_or_allow
 from pgstrata.stack.step import planned

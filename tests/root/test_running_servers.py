@@ -25,7 +25,7 @@ from pgstrata.report.markdown import render_markdown
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.stack import Postgres
-from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import clean
 from pgstrata.trial.events import silent
 from pgstrata.trial.executor import KILL_HOOK
 from pgstrata.trial.interruption import Interruption

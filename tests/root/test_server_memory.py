@@ -16,9 +16,8 @@ from pgstrata.errors import PgstrataError
 from pgstrata.host.agent.processes import processes
 from pgstrata.host.base import LocalHost
 from pgstrata.postgres.server import Server, plan_initdb
-from pgstrata.stack.clean import clean
 from pgstrata.stack.dead_server import KEY_LINE, SEGMENTS
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.stack.undo import RemoveServerMemory, StopProcesses
 from pgstrata.stack.undoing import run_undo
 

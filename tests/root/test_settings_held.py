@@ -16,8 +16,7 @@ from pgstrata.host.base import LocalHost
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.build import build
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.stack.plan import plan_stack
 
 FILE = Path("/proc/sys/vm/extfrag_threshold")

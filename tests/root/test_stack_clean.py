@@ -21,8 +21,7 @@ from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.build import build
-from pgstrata.stack.clean import Cleaned, clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Cleaned, Journal, clean
 from pgstrata.stack.plan import plan_stack
 from pgstrata.stack.safety import list_signatures
 from pgstrata.stack.undo import RemovePath, StopProcesses, Unmount

@@ -25,7 +25,7 @@ def campaign_host(campaign: Campaign, tell: Tell, waiting: Waiting) -> Iterator[
     A machine boots inside `waiting()`, so that a signal can end it.
     """
     if campaign.host == LAB:
-        from pgstrata.lab.session import lab_host
+        from pgstrata.lab.machines import lab_host
 
         with lab_host(campaign, say=lambda text: tell(Notice(text)), waiting=waiting) as machine:
             yield machine
@@ -88,7 +88,7 @@ def inspection_host(campaign: Campaign) -> Iterator[Host]:
 def connect_any(text: str) -> Host:
     """`local`, `ssh://[user@]host[:port]` or `lab/NAME`; the caller closes it."""
     if text.startswith(RUNNING_LAB):
-        from pgstrata.lab.session import running_host
+        from pgstrata.lab.machines import running_host
 
         return running_host(text.removeprefix(RUNNING_LAB))
     if text == LAB:

@@ -24,8 +24,8 @@ from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.quick import extended, extension_options
 from pgstrata.spec.units import parse_duration_s
 from pgstrata.spec.workload import Workload
-from pgstrata.stack.device_id import parse_device_id
 from pgstrata.stack.disks import render_own_id
+from pgstrata.stack.safety import parse_device_id
 from pgstrata.studies import load_study
 from pgstrata.workload.pgbench_logs import PERCENTILES
 

@@ -1,6 +1,7 @@
-"""A worker's job: the disks of a state, how they are mounted, and how the server recovers on them. Pure.
+"""A worker's job: the disks of a state, how they are mounted, and how the server recovers on them.
 
-Workers are functions of their jobs: the log, the states that are their share, and these commands.
+Workers are functions of their jobs: the log, the states that are their share, and these commands. All of it is pure but
+`look`, which runs the local workers of a step, each with a portion of the states.
 
 Faults beyond a power cut (errors, delays and a full disk) come into force in the middle of the transactions, and the
 ledger continues as far as the server does. Refused requests are not in the event log. Its states are therefore those
@@ -10,15 +11,15 @@ that a power cut after it could have left.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pgstrata.crash.ledger import AMCHECK, BEGIN, END, LAST_ANSWER, Amchecked, LedgerSize, amchecked, render_check
 from pgstrata.crash.script import SCRIPTS, Script
 from pgstrata.errors import parser_of
-from pgstrata.host.protocol import Command
+from pgstrata.host.protocol import Command, marked
 from pgstrata.postgres.server import IDENT_MAP, SUPERUSER
 from pgstrata.record.cluster import ARCHIVE
 from pgstrata.spec.cluster_crash import nodes_left
@@ -27,10 +28,9 @@ from pgstrata.spec.stack import PRIMARY
 from pgstrata.stack.block.media import log_path, recorded_disk, recorded_folder, recorded_names
 from pgstrata.stack.mounts import MOUNT_TIMEOUT_S
 from pgstrata.stack.plan import StackPlan, VolumePlan
-from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import PlannedCommand, Step, planned
+from pgstrata.stack.step import PlannedCommand, Stage, Step, planned
 from pgstrata.stack.undo import RemovePath, Undo, Unmount
-from pgstrata.trial.context import TrialSetup, trial_directory
+from pgstrata.trial.context import TrialContext, TrialSetup, trial_directory
 
 RELATION = "ledger.account"
 """Table whose pages are rewritten repeatedly."""
@@ -456,3 +456,59 @@ def parse_seen(text: str) -> tuple[Seen, ...]:
     """The reports of a worker so far, without an incomplete last line."""
     lines = text.split("\n")[:-1]
     return tuple(Seen(**json.loads(line)) for line in lines)
+
+
+class State(Protocol):
+    """A state as `strata-disk states` printed it."""
+
+    @property
+    def line(self) -> str: ...
+
+
+S = TypeVar("S", bound=State)
+Told = Callable[[str, list[str]], Portion]
+"""Creates a worker's job, given the folder of its daemon and the lines of its states."""
+
+
+def portions_of(setup: TrialSetup, states: Sequence[S], workers: int | None) -> list[list[S]]:
+    """The states of each worker, as many workers as fit; empty without states."""
+    return [portion for portion in shares(states, fitting_workers(setup, workers)) if portion]
+
+
+def job_file(setup: TrialSetup, worker: int) -> str:
+    return f"{setup.outputs}/worker{worker}.json"
+
+
+def plan_workers(setup: TrialSetup, portions: Sequence[Sequence[S]]) -> tuple[PlannedCommand, ...]:
+    """The commands of a step, executed by `look`."""
+    return tuple(
+        plan_worker(job_file(setup, worker), len(portion), marked(setup.server.marker))
+        for worker, portion in enumerate(portions)
+    )
+
+
+def look(context: TrialContext, portions: Sequence[Sequence[S]], told: Told) -> list[WorkerOutput]:
+    """Exit status of each worker of the step; all work at once."""
+    host, setup, started = context.host, context.setup, []
+    for worker, portion in enumerate(portions):
+        job = job_file(setup, worker)
+        asked = told(CrashPlaces.of(setup).states(worker), [state.line for state in portion])
+        host.write_text(job, render_job(setup, asked), mode=0o600)
+        outputs = (f"{job}.out", f"{job}.err")
+        started.append((outputs, *context.executor.start_next(stdout=outputs[0], stderr=outputs[1])))
+    ended = []
+    for outputs, process, command in started:
+        code = process.wait(command.timeout_s)
+        ended.append(WorkerOutput(code, *(host.read_text(path) for path in outputs)))
+        for path in outputs:
+            host.remove(path)
+    return ended
+
+
+def seen_by(worker: WorkerOutput) -> tuple[Seen, ...]:
+    """A worker's reports on its states, in order; if it died, the reason comes last."""
+    seen = parse_seen(worker.stdout)
+    if worker.code != 0 and not any(one.problem for one in seen):
+        why = f"the worker ended with {worker.code}: {worker.stderr.strip()[-300:]}"
+        return (*seen, Seen(-1, "", None, "", "", why))
+    return seen

@@ -28,10 +28,14 @@ from pgstrata.crash.job import (
     fitting_workers,
     has_amcheck,
     ledger_size,
+    look,
     plan_stages,
     plan_take_down,
+    plan_workers,
+    portions_of,
     recorded_disks,
     render_fault,
+    seen_by,
     undos_of_stages,
 )
 from pgstrata.crash.ledger import (
@@ -52,7 +56,6 @@ from pgstrata.crash.ledger import (
 from pgstrata.crash.ledger_client import CHECKPOINT, RECORDING
 from pgstrata.crash.script import LEDGER, SCRIPTS
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state
-from pgstrata.crash.workers import look, plan_workers, portions_of, seen_by
 from pgstrata.errors import TrialError, parser_of
 from pgstrata.host.protocol import Command, CommandFailed, Completed
 from pgstrata.postgres.server import Server
@@ -224,7 +227,9 @@ def _record_step(setup: TrialSetup, request: CrashRequest) -> Step:
         size.spread_s > 0
     )
     tells += ["the load is ended after them"] if load else []
-    return Step(f"record {SHOWN[request.script]}", (*load, *setup.server.planned(client)), act=_record, tells=tuple(tells))
+    return Step(
+        f"record {SHOWN[request.script]}", (*load, *setup.server.planned(client)), act=_record, tells=tuple(tells)
+    )
 
 
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:

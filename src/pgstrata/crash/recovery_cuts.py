@@ -14,8 +14,10 @@ from pgstrata.crash.event_log_archive import keep_recovery_step
 from pgstrata.crash.job import (
     CrashPlaces,
     Portion,
+    job_file,
     parse_seen,
     plan_stages,
+    plan_workers,
     recorded_disks,
     render_job,
     undos_of_stages,
@@ -29,7 +31,6 @@ from pgstrata.crash.program import (
     states_step,
     take_new,
 )
-from pgstrata.crash.workers import job_file, plan_workers
 from pgstrata.errors import TrialError
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.stack.block.media import call, log_path, plan_serve, undos_of

@@ -1,7 +1,8 @@
 """Minimises a failing state on the host: the fewest lost writes with which it still fails, and their files.
 
 States of the same cut are checked like any other; none of them counts among those of the trial. The locations of the
-missing blocks are read in the state that has everything written.
+missing blocks are read in the state that has everything written. A state of a record is minimised in the same way
+after its trial, with a larger budget.
 
 Method: ddmin, Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", IEEE Transactions on Software
 Engineering 28 (2002). A state at a cut is the durable content and a part of the volatile writes. It is therefore
@@ -19,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pgstrata.crash import workers
+from pgstrata.crash import job
 from pgstrata.crash.block_map import CATALOG, FilePart, Layout, parse_places, parse_relations, plan_places, relation_of
 from pgstrata.crash.event_log_archive import state_file
 from pgstrata.crash.job import (
@@ -27,23 +28,39 @@ from pgstrata.crash.job import (
     Portion,
     Seen,
     describe_states,
+    failover_steps,
     fitting_workers,
     plan_recovery,
+    plan_stages,
+    plan_workers,
+    portions_of,
     recorded_disks,
+    seen_by,
     tells_files,
 )
-from pgstrata.crash.ledger import Ledger, acknowledged_by, parse_answers, parse_ledger
-from pgstrata.crash.program import ChosenState, CrashContext, judged, parse_states
+from pgstrata.crash.ledger import Ledger, acknowledged_by, parse_answers, parse_ledger, parse_marks
+from pgstrata.crash.named_state import NamedState
+from pgstrata.crash.program import ChosenState, CrashContext, judged, parse_states, serve_steps
+from pgstrata.crash.replay import log_steps, packed_log, replay_setup
 from pgstrata.crash.timeline import Request, last_flush, missing_commits, parse_beginning, parse_requests, timeline
 from pgstrata.crash.verdict import Judged
-from pgstrata.crash.workers import plan_workers, portions_of, seen_by
-from pgstrata.errors import NotUnderstood, TrialError, parser_of
+from pgstrata.errors import NotUnderstood, TrialError, UsageError, parser_of
 from pgstrata.host.protocol import Command
 from pgstrata.record.crash import LostPlace, MinimalRecord, StateRecord
+from pgstrata.record.recorder import TrialRecorder
+from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.stack.block.media import call, recorded_disk
-from pgstrata.stack.step import Step
+from pgstrata.stack.build import StepRunner
+from pgstrata.stack.journal import temporary_folder
+from pgstrata.stack.step import Step, planned
+from pgstrata.stack.undo import RemovePath
 from pgstrata.trial.context import TrialSetup
-from pgstrata.trial.events import Notice
+from pgstrata.trial.events import Notice, Tell
+from pgstrata.trial.executor import Executor, Identity
+from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.program import folder_steps
+from pgstrata.trial.standing import standing, tell_left
+from pgstrata.trial.survey.host_survey import Site
 
 MOST_BLOCKS = 1024
 """Maximum number of blocks restored one by one; beyond it, neighbours are lost or restored together."""
@@ -343,7 +360,7 @@ class Reduction:
             log, script = CrashPlaces.of(self.setup).log, context.size.script
             return Portion(daemon, log, lines, script, gone=context.request.gone, look=look)
 
-        for portion, worker in zip(portions, workers.look(context, portions, told), strict=True):
+        for portion, worker in zip(portions, job.look(context, portions, told), strict=True):
             seen = seen_by(worker)
             context.problem = context.problem or next((one.problem for one in seen if one.problem), "")
             for state, one in zip(portion, seen, strict=False):
@@ -467,3 +484,70 @@ def parts_of(layout: Layout | None, disk: str, run: LostRun) -> tuple[FilePart, 
 def _relations(seen: Seen | None) -> Mapping[str, str]:
     """Empty if the server did not come up in the state that has everything written."""
     return parse_relations(parse_answers(seen.stdout, seen.stderr).values) if seen else {}
+
+
+LIMIT_S = 86400.0
+
+
+def refuse_small(named: NamedState) -> StateRecord:
+    """The report on a state that can be minimised. Raises UsageError for one that cannot."""
+    record = named.record
+    if record is None:
+        raise UsageError(f"{named.title} was made as small as possible already", hint="name the state it was made from")
+    if record.interrupts is not None or record.verdict not in ("lost", "corrupt"):
+        raise UsageError(
+            f"{named.title} is no state in which transactions that were recorded are lost or damaged",
+            hint="states of an interrupted recovery, and those of which nothing is known, are not made smaller",
+        )
+    return record
+
+
+def minimise_state(
+    site: Site, named: NamedState, patience: Patience, tell: Tell, by: Interruption
+) -> tuple[MinimalRecord, dict[str, bytes]]:
+    """The smallest state, and its files for the record of the trial. Everything is undone. Raises TrialError if the
+    state does not fail again."""
+    failing = refuse_small(named)
+    setup = replay_setup(site, named)
+    with temporary_folder("minimise") as folder, packed_log(named.data.source, named.log) as packed:
+        recorder = TrialRecorder(setup.trial, folder, folder)
+        executor = Executor(site.host, Identity("minimise", setup.trial.id), tell, by, LIMIT_S)
+        try:
+            with standing(site, setup.plan.context.trial_id, executor, partial(tell_left, tell)) as journal:
+                runner = StepRunner(site.host, journal)
+                request = named.trial.found.request.model_copy(update={"workers": None})
+                context = CrashContext(setup, recorder, executor, runner.bindings, request=request)
+                steps = (*folder_steps(setup), *log_steps(setup, named, packed), *_ready_steps(setup, request))
+                executor.run(steps, runner, context)
+                take = partial(_take, runner=runner, context=context)
+                record = Reduction(context, take, failing, named.state.line, patience).run()
+        finally:
+            executor.close()
+        names = (MINIMAL, state_file(record.state))
+        return record, {name: (folder / name).read_bytes() for name in names}
+
+
+def _ready_steps(setup: TrialSetup, request: CrashRequest) -> tuple[Step, ...]:
+    stages = plan_stages(setup.plan.volumes)
+    points = [stage.mount_point for stage in stages if stage.mount_point]
+    return (
+        *(step for stage in stages for step in stage.readies),
+        Step(
+            "mount points",
+            (planned("mkdir", "--parents", points),),
+            undo=tuple(RemovePath(path=point) for point in points),
+        ),
+        Step("acknowledgements", (call("marks", CrashPlaces.of(setup).log),), act=_take_marks),
+        *failover_steps(setup, CrashPlaces.of(setup)),
+        *serve_steps(setup, request),
+    )
+
+
+def _take_marks(context: CrashContext) -> None:
+    context.marks = parse_marks(context.executor.run_next().stdout)
+    if not context.marks:
+        raise TrialError("no transaction was acknowledged in this event log")
+
+
+def _take(step: Step, *, runner: StepRunner, context: CrashContext) -> None:
+    context.executor.run((step,), runner, context)

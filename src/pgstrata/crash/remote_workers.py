@@ -43,11 +43,9 @@ from pgstrata.host.delivery import locked
 from pgstrata.host.protocol import Host, command, marked
 from pgstrata.spec.model import Model
 from pgstrata.stack.block.media import call, plan_serve, undos_of
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import journaled, temporary_folder
+from pgstrata.stack.journal import clean, journaled, temporary_folder
 from pgstrata.stack.preflight import missing, required_for
-from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Step, planned
+from pgstrata.stack.step import Stage, Step, planned
 from pgstrata.stack.undo import OURS, RemovePath, StopProcesses
 from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.events import Notice, Tell

@@ -28,8 +28,7 @@ from pgstrata.record.delivered import pack
 from pgstrata.record.reader import read_media
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.source import FolderSource
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import journaled
+from pgstrata.stack.journal import clean, journaled
 from pgstrata.stack.undo import OURS, RemovePath
 from pgstrata.trial.events import Event, Notice
 from pgstrata.trial.fake import made_up_runner

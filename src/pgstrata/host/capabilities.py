@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pgstrata.host.facts.source import read_file, read_names
-from pgstrata.host.facts.system import Family, read_kernel_release, read_os_release
+from pgstrata.host.facts.system import Family, read_file, read_kernel_release, read_names, read_os_release
 from pgstrata.host.facts.tools import filesystem_available
 from pgstrata.host.protocol import Host, command
 

@@ -13,8 +13,7 @@ from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.safety import DeviceState, held_to_erase, require_same, wipe
 from pgstrata.stack.step import Attested, Erased, Ref, Step
-from pgstrata.stack.tuning.setting import require_room_to_commit, setting_path
-from pgstrata.stack.tuning.shared_settings import group_of, take_settings
+from pgstrata.stack.tuning.setting import group_of, require_room_to_commit, setting_path, take_settings
 from pgstrata.stack.undo import GiveBackSetting, Undo, WipeDevice
 from pgstrata.stack.undoing import run_while_busy
 

@@ -12,8 +12,7 @@ from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.printable import one_line
 from pgstrata.spec.units import render_size
-from pgstrata.stack.device_id import find_nodes, is_backing_file
-from pgstrata.stack.safety import DeviceState, inspect_device, refuse_or_allow
+from pgstrata.stack.safety import DeviceState, find_nodes, inspect_device, is_backing_file, refuse_or_allow
 from pgstrata.stack.undo import OURS
 
 State = Literal["blank", "carries data", "in use", "not known"]

@@ -21,8 +21,7 @@ from pgstrata.spec.units import render_size
 from pgstrata.stack.disk_counters import CountedDisks
 from pgstrata.stack.place import Place
 from pgstrata.stack.sizing import Wanted
-from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, Attested, Step
+from pgstrata.stack.step import Argument, Attested, Stage, Step
 from pgstrata.stack.tuning.setting import IN_EFFECT
 from pgstrata.stack.undo import Undo
 from pgstrata.stack.undoing import RUNS

@@ -26,8 +26,7 @@ from pgstrata.stack.kind import (
 )
 from pgstrata.stack.network import Attachment, PlannedNetwork, plan_network
 from pgstrata.stack.place import Place
-from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, FreePath, Step, planned, resolve
+from pgstrata.stack.step import Argument, FreePath, Stage, Step, planned, resolve
 from pgstrata.stack.tuning.kernel import plan_kernel
 from pgstrata.stack.undo import RemovePath
 

@@ -28,8 +28,7 @@ from pgstrata.stack.kind import DEVICES, FILESYSTEMS, LAYERS, AnyKind
 from pgstrata.stack.sizing import Wanted, require_free, require_memory, require_size
 from pgstrata.stack.tuning import setting
 from pgstrata.stack.tuning.kernel import TRANSPARENT_HUGEPAGE, sysctl_path
-from pgstrata.stack.tuning.setting import read_setting
-from pgstrata.stack.tuning.shared_settings import refuse_held
+from pgstrata.stack.tuning.setting import read_setting, refuse_held
 
 
 @dataclass(frozen=True)

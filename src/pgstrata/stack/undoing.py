@@ -14,7 +14,7 @@ from pgstrata.host.protocol import Command, CommandFailed, Completed, Host, Open
 from pgstrata.stack import undo as kinds
 from pgstrata.stack.mounts import mount_at
 from pgstrata.stack.safety import LABEL, NO_FORMAT, Signature, find_again, list_signatures, opened, zero
-from pgstrata.stack.tuning.shared_settings import give_back
+from pgstrata.stack.tuning.setting import give_back
 
 BUSY_ATTEMPTS = 60
 BUSY_PAUSE_S = 0.5

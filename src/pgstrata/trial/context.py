@@ -13,8 +13,7 @@ from pgstrata.postgres.database import Prewarmed
 from pgstrata.postgres.pooler import PgBouncer, Pgpool, Pooler, Sent
 from pgstrata.postgres.server import Listening, Server, ServerDirectories
 from pgstrata.postgres.standby import PRIMARY_PASSFILE, render_access
-from pgstrata.probe.acknowledged import Acknowledgements
-from pgstrata.probe.stale import Stale
+from pgstrata.probe.acknowledged import Acknowledgements, Stale
 from pgstrata.record.others_use import ClientUse, OthersUse
 from pgstrata.record.recorder import TrialRecorder
 from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecord, SliceResult, SpaceRecord

@@ -19,15 +19,13 @@ from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.hosts.host_slice import part_of_campaign
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import journal_directory
+from pgstrata.stack.journal import clean, journal_directory
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import HostInterruption, Interruption
 from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.survey.host_survey import Site, check_scratch
-from pgstrata.trial.survey.media_range import deliver_media, with_media_range
-from pgstrata.trial.survey.medium import record_baseline
+from pgstrata.trial.survey.media_range import deliver_media, record_baseline, with_media_range
 from pgstrata.trial.survey.preflight import (
     check_record_space,
     check_servers,

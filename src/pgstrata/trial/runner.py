@@ -13,8 +13,7 @@ from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Slices, Trial
 from pgstrata.stack.build import StepRunner
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal, failures
+from pgstrata.stack.journal import Journal, clean, failures
 from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.undo import RemovePath, StopProcesses, Undo
 from pgstrata.trial.context import TrialContext
@@ -27,7 +26,7 @@ from pgstrata.trial.standing import report_left, standing
 from pgstrata.trial.steps.collect import fetch_server_log, rescue_outputs
 from pgstrata.trial.steps.load import GoldenChanged, Present
 from pgstrata.trial.survey.host_survey import Site, make_scratch
-from pgstrata.trial.survey.medium import record_check
+from pgstrata.trial.survey.media_range import record_check
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pytest
 
 from crashed import write_crash
 from pgstrata.crash.event_log_archive import LOG, state_file
-from pgstrata.crash.minimise_recorded import refuse_small
 from pgstrata.crash.named_state import named_state
+from pgstrata.crash.reduction import refuse_small
 from pgstrata.crash.replay import refuse_another, write_state
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.record.recorder import CampaignDirectory

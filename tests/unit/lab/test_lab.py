@@ -28,9 +28,9 @@ from pgstrata.lab.initrd import (
     render_seed,
     with_parents,
 )
+from pgstrata.lab.machines import plan_disks
 from pgstrata.lab.qemu import Boot, DataDisk, MachineSpec, render_qemu
 from pgstrata.lab.recipe import Recipe
-from pgstrata.lab.session import plan_disks
 from pgstrata.spec.hosts.lab import LabDisk, LabMachine
 from pgstrata.spec.stack import Stack
 

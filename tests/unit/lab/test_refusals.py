@@ -20,10 +20,9 @@ from pgstrata.lab.machine import (
     require_tools,
     serve_media,
 )
-from pgstrata.lab.machines import Choice, choose_accelerator, names
+from pgstrata.lab.machines import Choice, check_memory, choose_accelerator, names
 from pgstrata.lab.qemu import DataDisk, MachineSpec
 from pgstrata.lab.recipe import Recipe
-from pgstrata.lab.session import check_memory
 from pgstrata.spec.hosts.lab import LabMachine
 
 SOURCES = "deb http://mirror.test/debian bookworm main\n"

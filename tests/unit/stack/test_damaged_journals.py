@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.host.base import LocalHost
-from pgstrata.stack.clean import Cleaned, clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Cleaned, Journal, clean
 from pgstrata.stack.undo import RemovePath
 
 

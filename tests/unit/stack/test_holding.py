@@ -15,10 +15,9 @@ import pytest
 from pgstrata.errors import PreflightError
 from pgstrata.host.base import LocalHost
 from pgstrata.stack.build import StepRunner
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.stack.step import Setting, Step
-from pgstrata.stack.tuning.shared_settings import group_of, refuse_held
+from pgstrata.stack.tuning.setting import group_of, refuse_held
 
 
 class Runs:

@@ -21,16 +21,15 @@ from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.build import attest, build
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.stack.kind import FILESYSTEMS, register
 from pgstrata.stack.plan import PlanContext, plan_empty_caches, plan_stack
 from pgstrata.stack.preflight import known_capabilities, missing, required_for
 from pgstrata.stack.sizing import scratch_bytes
 from pgstrata.stack.tuning.setting import IN_EFFECT
 from pgstrata.stack.undoing import RUNS
+from pgstrata.trial.program import physical_bytes
 from pgstrata.trial.steps.facts import describe_medium
-from pgstrata.trial.steps.space import physical_bytes
 from pgstrata_docs.campaign import render_reference
 
 

@@ -15,13 +15,13 @@ from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.block.loop import DetachLoops
-from pgstrata.stack.device_id import find_nodes, parse_device_id
 from pgstrata.stack.fs.btrfs import plan_btrfs
 from pgstrata.stack.fs.ext4 import plan_ext4
 from pgstrata.stack.fs.xfs import plan_xfs
 from pgstrata.stack.kind import Below, Geometry
 from pgstrata.stack.mounts import Expectation, setting, switch
 from pgstrata.stack.plan import PlanContext, plan_stack
+from pgstrata.stack.safety import find_nodes, parse_device_id
 from pgstrata.stack.step import Erased, Ref
 from pgstrata.stack.tuning.kernel import queue_path
 from pgstrata.stack.undo import RemovePath, Unmount, WipeDevice

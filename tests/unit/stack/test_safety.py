@@ -12,11 +12,10 @@ from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Completed, FileStatus, OpenDevice
 from pgstrata.stack.block.md import StopMd
 from pgstrata.stack.build import StepRunner
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
 from pgstrata.stack.step import Setting, Step
-from pgstrata.stack.tuning.shared_settings import take_settings
+from pgstrata.stack.tuning.setting import take_settings
 from pgstrata.stack.undo import GiveBackSetting, RemovePath, StopProcesses, WipeDevice
 
 ID = "/dev/disk/by-id/ata-DISK_1"

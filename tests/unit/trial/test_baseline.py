@@ -17,7 +17,7 @@ from pgstrata.spec.expand import block_trials
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.workload import Workload
-from pgstrata.trial.survey import medium
+from pgstrata.trial.survey import media_range
 from pgstrata.trial.survey.host_survey import Site
 from pgstrata.workload.medium import MediumBaseline
 
@@ -47,9 +47,9 @@ def test_it_is_measured_in_a_folder_that_goes(place: str, monkeypatch: pytest.Mo
         target.write_text(f"{folder}/flushed", "x")
         return MediumBaseline(flushes_per_s=1.0)
 
-    monkeypatch.setattr(medium, "measure_medium", measured)
+    monkeypatch.setattr(media_range, "measure_medium", measured)
     before = places(host)
-    assert medium.measure_place(host, place, "/bin", seconds=0.5) == MediumBaseline(flushes_per_s=1.0)
+    assert media_range.measure_place(host, place, "/bin", seconds=0.5) == MediumBaseline(flushes_per_s=1.0)
     ((folder, mode, binaries, seconds),) = seen
     assert folder.startswith(f"{place}/pgstrata-medium-")
     assert (mode, binaries, seconds) == (0o700, "/bin", 0.5)
@@ -63,10 +63,10 @@ def test_what_ends_it_takes_the_folder_along(monkeypatch: pytest.MonkeyPatch) ->
     def interrupted(*_: object, **__: object) -> MediumBaseline:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(medium, "measure_medium", interrupted)
+    monkeypatch.setattr(media_range, "measure_medium", interrupted)
     before = places(host)
     with pytest.raises(KeyboardInterrupt):
-        medium.measure_place(host, "/var/tmp", None)
+        media_range.measure_place(host, "/var/tmp", None)
     assert places(host) == before
 
 
@@ -92,15 +92,15 @@ def test_it_is_recorded_where_it_tells_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, medium_: str, duration_s: float, seconds: float | None
 ) -> None:
     monkeypatch.setattr(
-        medium, "measure_medium", lambda *_, seconds, server_binaries: MediumBaseline(flushes_per_s=seconds)
+        media_range, "measure_medium", lambda *_, seconds, server_binaries: MediumBaseline(flushes_per_s=seconds)
     )
     asked = site(medium_, duration_s)
     with CampaignDirectory.create_or_open(tmp_path / "c", asked.campaign) as directory:
-        medium.record_baseline(asked, directory)
+        media_range.record_baseline(asked, directory)
         (trial,) = block_trials(asked.campaign, 0, ("a",))
         planned = PlannedRecord(trial=trial, stack=asked.campaign.stacks[0], steps=())
         directory.start_trial(trial, planned).finish(TrialVerdict(trial_id=trial.id, status="ok"))
-        medium.record_baseline(asked, directory)
+        media_range.record_baseline(asked, directory)
         media = directory.data().media
     expected = [] if seconds is None else [(0, seconds, seconds, LOOP), (1, seconds, seconds, LOOP)]
     assert [(m.before_block, m.seconds, m.flushes_per_s, m.medium) for m in media] == expected
@@ -113,10 +113,10 @@ def test_it_is_recorded_where_it_tells_something(
 def test_flushes_are_checked_before_a_block_where_they_compare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, medium_: str, duration_s: float, seconds: float | None
 ) -> None:
-    monkeypatch.setattr(medium, "measure_flushes", lambda *_, seconds: MediumBaseline(flushes_per_s=seconds))
+    monkeypatch.setattr(media_range, "measure_flushes", lambda *_, seconds: MediumBaseline(flushes_per_s=seconds))
     asked = site(medium_, duration_s)
     with CampaignDirectory.create_or_open(tmp_path / "c", asked.campaign) as directory:
-        medium.record_check(asked, directory, 3)
+        media_range.record_check(asked, directory, 3)
         data = directory.data()
     assert data.baselines == ()
     assert [(m.kind, m.before_block, m.flushes_per_s) for m in data.media] == (

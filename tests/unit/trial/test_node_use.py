@@ -9,13 +9,12 @@ import pytest
 
 from pgstrata.analyze.why.use import node_findings
 from pgstrata.postgres.pooler import Sent
-from pgstrata.probe.acknowledged import Acknowledgements
-from pgstrata.probe.stale import parse_reads
+from pgstrata.probe.acknowledged import Acknowledgements, parse_reads
 from pgstrata.record.schema import CellResult, NodeUse
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.workload import Cell
-from pgstrata.trial.steps.node_use import node_disks, node_use
 from pgstrata.trial.steps.pooler import sent_between
+from pgstrata.trial.steps.probes import node_disks, node_use
 
 
 def sample(mono: float, cpu_s: float, sent: int, sectors: int) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from pgstrata.host.protocol import FileStatus, Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.trial.survey.host_survey import Site, check_scratch, make_scratch
 from pgstrata.trial.survey.survey import survey
 

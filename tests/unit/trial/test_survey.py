@@ -19,8 +19,7 @@ from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import Journal, clean
 from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import performance_runner, refuse_leftovers

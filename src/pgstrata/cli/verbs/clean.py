@@ -30,7 +30,7 @@ def clean(
     from pgstrata.host.base import LocalHost
     from pgstrata.lab import machines
     from pgstrata.stack.block.loop import lost_loops
-    from pgstrata.stack.clean import clean as clean_host
+    from pgstrata.stack.journal import clean as clean_host
 
     # machines whose run was killed take what it left on them along
     done, failed, left = machines.clean(LocalHost()), False, list[PreflightError]()

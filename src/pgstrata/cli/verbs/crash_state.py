@@ -144,9 +144,8 @@ def minimise(
     quiet: QuietFlag = False,
 ) -> None:
     """Find the fewest lost writes with which a state still fails, and describe them. The record is not changed."""
-    from pgstrata.crash.minimise_recorded import refuse_small
     from pgstrata.crash.named_state import named_state
-    from pgstrata.crash.reduction import Patience
+    from pgstrata.crash.reduction import Patience, refuse_small
     from pgstrata.crash.replay import refuse_existing, write_state
 
     named = named_state(state)
@@ -169,7 +168,7 @@ def _minimised(
 ) -> tuple[MinimalRecord, dict[str, bytes]]:
     from pgstrata.cli.hosts import named_host
     from pgstrata.cli.progress import listening
-    from pgstrata.crash.minimise_recorded import minimise_state
+    from pgstrata.crash.reduction import minimise_state
     from pgstrata.crash.replay import open_replay_site, refuse_to_run, replay_campaign
     from pgstrata.trial.interruption import Interrupted, Interruption
 
@@ -202,7 +201,7 @@ def verify(
     from contextlib import closing
 
     from pgstrata.crash.named_state import refuse_other_version
-    from pgstrata.crash.verify import verify_trial
+    from pgstrata.crash.replay import verify_trial
     from pgstrata.errors import UsageError
     from pgstrata.host.base import LocalHost
     from pgstrata.host.delivery import deliver

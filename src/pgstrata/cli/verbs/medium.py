@@ -59,7 +59,7 @@ def medium(
 def _measure(host: Host, place: str, seconds: float) -> MediumBaseline:
     from pgstrata.errors import UsageError
     from pgstrata.postgres.binaries import discover
-    from pgstrata.trial.survey.medium import measure_place
+    from pgstrata.trial.survey.media_range import measure_place
     from pgstrata.workload.medium import measure_device
 
     status = host.status(place) if place.startswith("/") else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgstrata.host.facts.source import read_file, read_output
+from pgstrata.host.facts.system import read_file, read_output
 from pgstrata.host.protocol import Busy, Host
 from pgstrata.spec.printable import summarise_names
 

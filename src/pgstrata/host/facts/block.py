@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgstrata.errors import parser_of
-from pgstrata.host.facts.source import read_file, read_output
+from pgstrata.host.facts.system import read_file, read_output
 from pgstrata.host.protocol import Host
 
 COLUMNS = "KNAME,PATH,TYPE,SIZE,RO,ROTA,MODEL,TRAN,LOG-SEC,PHY-SEC,MOUNTPOINT,PKNAME"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pgstrata.host.facts.source import read_file, read_names, read_output
+from pgstrata.host.facts.system import read_file, read_names, read_output
 from pgstrata.host.protocol import Host, command
 
 CPU_DIRECTORY = "/sys/devices/system/cpu"

@@ -17,9 +17,9 @@ from pgstrata.host.facts.cpu import (
     read_turbo,
     read_virtualisation,
 )
-from pgstrata.host.facts.source import read_file
 from pgstrata.host.facts.system import (
     read_clock_source,
+    read_file,
     read_huge_pages,
     read_kernel_parameters,
     read_kernel_release,

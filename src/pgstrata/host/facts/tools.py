@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pgstrata.host.facts.source import read_file
+from pgstrata.host.facts.system import read_file
 from pgstrata.host.protocol import Host, command
 
 

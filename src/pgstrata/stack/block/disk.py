@@ -9,10 +9,10 @@ from typing import Literal
 from pgstrata.host.facts.modelled import ask_modelled, switch_modelled
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.stack.device_id import find_nodes, parse_device_id
 from pgstrata.stack.disk_counters import AskedMedium, CountedDisks, MediaCheck, TimingSwitch, parse_statistics
 from pgstrata.stack.kind import Below, Check, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
+from pgstrata.stack.safety import find_nodes, parse_device_id
 from pgstrata.stack.step import Attested, Erased, PlannedCommand, Ref, Step, planned
 from pgstrata.stack.undo import Undo, WipeDevice
 

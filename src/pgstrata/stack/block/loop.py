@@ -10,7 +10,7 @@ from typing import Literal
 
 from pgstrata.errors import PgstrataError, parser_of
 from pgstrata.host.capabilities import UTIL_LINUX, Capability, kernel_has, openable, program_path, writable
-from pgstrata.host.facts.source import read_names
+from pgstrata.host.facts.system import read_names
 from pgstrata.host.facts.tools import driver_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.loop import LoopDevice

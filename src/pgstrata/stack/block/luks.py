@@ -20,13 +20,13 @@ from pgstrata.stack.block.dm import Target, read_target
 from pgstrata.stack.kind import Below, BlockLayerKind, PlannedLayer
 from pgstrata.stack.place import Place, sysfs_folder
 from pgstrata.stack.secret_key import WipeKey, key_file, plan_key, wipe_key
-from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import (
     Argument,
     Attested,
     FreeName,
     PlannedCommand,
     Ref,
+    Stage,
     Step,
     compare_or_record,
     planned,

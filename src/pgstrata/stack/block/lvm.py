@@ -21,8 +21,7 @@ from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.stack.block.dm import Target, mapped_name, read_target
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer, plan_device
 from pgstrata.stack.place import SECTOR_BYTES, Place
-from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, Attested, FreeName, PlannedCommand, Ref, Step, planned, resolve, told
+from pgstrata.stack.step import Argument, Attested, FreeName, PlannedCommand, Ref, Stage, Step, planned, resolve, told
 from pgstrata.stack.undo import Undo
 from pgstrata.stack.undoing import ask_tool, blank_member, list_members, require_ours
 

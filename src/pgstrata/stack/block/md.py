@@ -17,8 +17,18 @@ from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.md import Md
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
 from pgstrata.stack.place import Place
-from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, Attested, FreePath, Ref, Step, compare_or_record, planned, resolve, told
+from pgstrata.stack.step import (
+    Argument,
+    Attested,
+    FreePath,
+    Ref,
+    Stage,
+    Step,
+    compare_or_record,
+    planned,
+    resolve,
+    told,
+)
 from pgstrata.stack.undo import Undo
 from pgstrata.stack.undoing import blank_member, list_members, require_ours
 

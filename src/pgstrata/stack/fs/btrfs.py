@@ -16,8 +16,7 @@ from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, releas
 from pgstrata.stack.mounts import MountCheck, MountOption, plan_mount
 from pgstrata.stack.place import Place
 from pgstrata.stack.safety import LABEL
-from pgstrata.stack.stage import mount_stage
-from pgstrata.stack.step import Argument, Attested, Ref, Step, compare_or_record, planned, resolve
+from pgstrata.stack.step import Argument, Attested, Ref, Step, compare_or_record, mount_stage, planned, resolve
 
 MKFS_TIMEOUT_S = 600.0
 

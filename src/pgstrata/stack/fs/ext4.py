@@ -15,8 +15,7 @@ from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesyst
 from pgstrata.stack.mounts import MountCheck, MountOption, plan_mount
 from pgstrata.stack.place import Place
 from pgstrata.stack.safety import LABEL
-from pgstrata.stack.stage import mount_stage
-from pgstrata.stack.step import Argument, Attested, Step, compare_or_record, planned, resolve
+from pgstrata.stack.step import Argument, Attested, Step, compare_or_record, mount_stage, planned, resolve
 
 MKFS_TIMEOUT_S = 1800.0
 """Without lazy initialisation the inode tables of a large slow disk are written in full."""

@@ -20,8 +20,7 @@ from pgstrata.stack import mounts
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, plan_filesystem, release_problem
 from pgstrata.stack.mounts import MountCheck, MountOption, plan_mount
 from pgstrata.stack.place import Place
-from pgstrata.stack.stage import Stage, mount_stage
-from pgstrata.stack.step import Attested, FreePath, OnHost, Step, planned
+from pgstrata.stack.step import Attested, FreePath, OnHost, Stage, Step, mount_stage, planned
 from pgstrata.stack.undo import RemovePath, Undo
 from pgstrata.stack.undoing import UNMOUNT_TIMEOUT_S, ask_tool
 

@@ -15,8 +15,7 @@ from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesyst
 from pgstrata.stack.mounts import MountCheck, MountOption, plan_mount
 from pgstrata.stack.place import Place
 from pgstrata.stack.safety import LABEL
-from pgstrata.stack.stage import mount_stage
-from pgstrata.stack.step import Argument, Attested, Step, compare_or_record, planned
+from pgstrata.stack.step import Argument, Attested, Step, compare_or_record, mount_stage, planned
 
 MKFS_TIMEOUT_S = 600.0
 DEFAULT_BLOCK_BYTES = 4096

@@ -29,7 +29,6 @@ from pgstrata.stack.kind import Below, Check, FilesystemKind, PlannedFilesystem,
 from pgstrata.stack.mounts import MountCheck
 from pgstrata.stack.place import Place
 from pgstrata.stack.secret_key import WipeKey, key_file, plan_key, wipe_key
-from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import (
     Argument,
     Attested,
@@ -37,6 +36,7 @@ from pgstrata.stack.step import (
     PlannedCommand,
     Ref,
     Setting,
+    Stage,
     Step,
     compare_or_record,
     planned,

@@ -7,8 +7,7 @@ from functools import partial
 from pgstrata.errors import PreflightError, TrialError
 from pgstrata.postgres.server import SUPERUSER
 from pgstrata.postgres.standby import MARK_TABLE, PRIMARY_PASSFILE
-from pgstrata.probe.acknowledged import AWAITED, Position, let_go, parse_watched, plan_watcher
-from pgstrata.probe.stale import parse_reads, plan_reader
+from pgstrata.probe.acknowledged import AWAITED, Position, let_go, parse_reads, parse_watched, plan_reader, plan_watcher
 from pgstrata.spec.stack import PRIMARY, Stack
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.network import DRIVER, INTERFACE

@@ -15,8 +15,7 @@ from pgstrata.spec.workload import Cell
 from pgstrata.trial.context import CellRun, TrialContext, TrialSetup
 from pgstrata.trial.events import Notice
 from pgstrata.trial.steps import acknowledgements, pooler
-from pgstrata.trial.steps.node_use import read_node_use
-from pgstrata.trial.steps.probes import samples_of, write_probe_series
+from pgstrata.trial.steps.probes import read_node_use, samples_of, write_probe_series
 from pgstrata.workload.driver import LoadDriver, RunOutput, summed
 from pgstrata.workload.tool_run import Row, ToolRun
 
