@@ -20,7 +20,6 @@ from pgstrata.host.protocol import Command, CommandFailed, Host, marked
 from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.settings import (
     IMPORTANT,
-    AttestedSetting,
     ServerSetting,
     SettingKind,
     check_settings,
@@ -29,7 +28,7 @@ from pgstrata.postgres.settings import (
     refuse_settings,
     render_conf,
 )
-from pgstrata.stack.step import PlannedCommand
+from pgstrata.stack.step import Attested, PlannedCommand
 
 SUPERUSER = "postgres"
 IDENT_MAP = "pgstrata"
@@ -457,7 +456,7 @@ class Server:
         (only,) = row.values()
         return only
 
-    def attest_settings(self) -> tuple[AttestedSetting, ...]:
+    def attest_settings(self) -> tuple[Attested, ...]:
         """Compare what `configure` wrote with what the running server says; whatever else was set differs too."""
         with self.host.looking():
             rows = self.sql(SETTINGS)
@@ -466,7 +465,7 @@ class Server:
         compared = compare_settings(self.expected, {name: row["setting"] for name, row in running.items()}, kinds)
         known = {setting.what for setting in compared}
         elsewhere = [
-            AttestedSetting(row["name"], "(not set)", row["setting"], False)
+            Attested(row["name"], "(not set)", row["setting"])
             for row in rows
             if row["elsewhere"] and row["name"] not in known
         ]
@@ -478,9 +477,9 @@ class Server:
             rows = self.sql(CHANGED_OR_IMPORTANT, important=",".join(IMPORTANT))
         return tuple(ServerSetting(**row) for row in rows)
 
-    def _attest_file(self, name: str) -> AttestedSetting:
+    def _attest_file(self, name: str) -> Attested:
         same = self._read(self._in_data(name)) == self._written[name]
-        return AttestedSetting(name, "as written", "as written" if same else "changed", same)
+        return Attested(name, "as written", "as written" if same else "changed")
 
 
 def plan_initdb(

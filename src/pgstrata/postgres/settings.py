@@ -20,6 +20,7 @@ from pgstrata.postgres.binaries import Installation, render_setting_query
 from pgstrata.spec.file.postgresql_conf import conf_lines
 from pgstrata.spec.server_settings import form_problem, setting_problems, split_libraries, why_left_out
 from pgstrata.spec.units import render_size
+from pgstrata.stack.step import Attested
 
 _PROBE = Path(__file__).with_name("settings_probe.py")
 
@@ -60,16 +61,6 @@ _SIZES = ("B", "kB", "MB", "GB", "TB")
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 _UNKNOWN = "unrecognized configuration parameter"
-
-
-@dataclass(frozen=True)
-class AttestedSetting:
-    """One setting: what was asked, what the running server says (both as pg_settings prints them)."""
-
-    what: str
-    expected: str
-    actual: str
-    holds: bool
 
 
 @dataclass(frozen=True)
@@ -242,7 +233,7 @@ def parse_conf(text: str) -> dict[str, str]:
 
 def compare_settings(
     expected: Mapping[str, str], actual: Mapping[str, str], kinds: Mapping[str, SettingKind] | None = None
-) -> tuple[AttestedSetting, ...]:
+) -> tuple[Attested, ...]:
     """Compare settings with pg_settings, one by one.
 
     `kinds` has the type and unit of each setting: a setting of an extension is normalised by no `postgres -C`.
@@ -252,7 +243,7 @@ def compare_settings(
         have = actual.get(name.lower(), "(not set)")
         kind = (kinds or {}).get(name.lower())
         holds = _same(name, value, have) or (kind is not None and "." in name and normalise(value, kind) == have)
-        compared.append(AttestedSetting(name, value, have, holds))
+        compared.append(Attested(name, value, have, holds))
     return tuple(compared)
 
 

@@ -94,40 +94,6 @@ class PlannedFilesystem:
 Undos = Mapping[type[Undo], Callable[[Host, Any], str]]
 """Function of each undo type; it returns what was done, empty when there was nothing to do."""
 
-# Each function takes the model of its own kind, which the discriminator guarantees; Callable cannot say so.
-
-
-@dataclass(frozen=True)
-class DeviceKind:
-    """The host-side half of a kind of device."""
-
-    model: type[Device]
-    plan: Callable[[Any, Place], PlannedLayer]
-    capabilities: tuple[Capability, ...] = ()
-    undos: Undos = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class BlockLayerKind:
-    """The host-side half of a kind of block layer."""
-
-    model: type[BlockLayer]
-    plan: Callable[[Any, Below, Place], PlannedLayer]
-    capabilities: tuple[Capability, ...] = ()
-    undos: Undos = field(default_factory=dict)
-
-
-def _nothing_to_empty(fs: Filesystem, place: Place) -> tuple[Command, ...]:
-    return ()
-
-
-def _fits_kernel(host: Host, fs: Filesystem) -> str:
-    return ""
-
-
-def _needs_no_room(host: Host, fs: Filesystem, wanted: Wanted) -> None:
-    """Check nothing: filesystems on devices are checked with those."""
-
 
 def used_bytes(host: Host, mount_point: str, directory: str) -> int:
     """Return the bytes that df calls used, the filesystem's own metadata with it."""
@@ -143,34 +109,47 @@ def parse_df_used(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class FilesystemKind:
-    """The host-side half of a kind of filesystem."""
+class LayerKind:
+    """The host-side half of a kind. `plan` takes the model, the `Below` unless it is a device, and the place."""
 
-    model: type[Filesystem]
-    plan: Callable[[Any, Below, Place], PlannedFilesystem]
+    model: Any
+    plan: Callable[..., Any]
     capabilities: tuple[Capability, ...] = ()
     undos: Undos = field(default_factory=dict)
+
+
+class DeviceKind(LayerKind):
+    """The host-side half of a kind of device."""
+
+
+class BlockLayerKind(LayerKind):
+    """The host-side half of a kind of block layer."""
+
+
+@dataclass(frozen=True)
+class FilesystemKind(LayerKind):
+    """The host-side half of a kind of filesystem."""
+
     used_bytes: Callable[[Host, str, str], int] = used_bytes
     """Physical bytes of the filesystem mounted at the first path, with the PostgreSQL directory at the second."""
-    plan_empty_caches: Callable[[Any, Place], tuple[Command, ...]] = _nothing_to_empty
+    plan_empty_caches: Callable[[Any, Place], tuple[Command, ...]] = lambda fs, place: ()
     """Empties caches outside the kernel's; nothing uses the filesystem meanwhile."""
-    kernel_problem: Callable[[Host, Any], str] = _fits_kernel
+    kernel_problem: Callable[[Host, Any], str] = lambda host, fs: ""
     """Returns why the running kernel cannot have this filesystem with these options, though it has the filesystem;
     empty if it can."""
-    require_room: Callable[[Host, Any, Wanted], None] = _needs_no_room
-    """Raises PreflightError when one without a device has too little room, or cannot be reached."""
+    require_room: Callable[[Host, Any, Wanted], None] = lambda host, fs, wanted: None
+    """Raises PreflightError when one without a device has too little room, or cannot be reached. Those on devices are
+    checked with these."""
     settings_in_effect: Mapping[str, Callable[[Host], str]] = field(default_factory=dict)
     """Setting files where 0 means `leave it as it is`, with the value in effect then."""
 
-
-AnyKind = DeviceKind | BlockLayerKind | FilesystemKind
 
 DEVICES: dict[str, DeviceKind] = {}
 LAYERS: dict[str, BlockLayerKind] = {}
 FILESYSTEMS: dict[str, FilesystemKind] = {}
 
 
-def register(kind: AnyKind) -> None:
+def register(kind: LayerKind) -> None:
     """Register a kind, with its model."""
     name = kind.model.name()
     RUNS.update({undo.model_fields["kind"].default: (undo, run) for undo, run in kind.undos.items()})
@@ -189,17 +168,20 @@ def register(kind: AnyKind) -> None:
 
 def plan_device(device: Device, place: Place) -> PlannedLayer:
     """Plan a device or a set of them."""
-    return DEVICES[device.kind].plan(device, place)
+    planned: PlannedLayer = DEVICES[device.kind].plan(device, place)
+    return planned
 
 
 def plan_layer(layer: BlockLayer, below: Below, place: Place) -> PlannedLayer:
     """Plan a block layer over `below`."""
-    return LAYERS[layer.kind].plan(layer, below, place)
+    planned: PlannedLayer = LAYERS[layer.kind].plan(layer, below, place)
+    return planned
 
 
 def plan_filesystem(fs: Filesystem, below: Below, place: Place) -> PlannedFilesystem:
     """Plan a filesystem over `below` (empty if it takes no device)."""
-    return FILESYSTEMS[fs.kind].plan(fs, below, place)
+    planned: PlannedFilesystem = FILESYSTEMS[fs.kind].plan(fs, below, place)
+    return planned
 
 
 def release_problem(host: Host, what: str, first: tuple[int, int]) -> str:

@@ -24,7 +24,7 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack import network, sizing
 from pgstrata.stack.disks import allow_or_list
-from pgstrata.stack.kind import DEVICES, FILESYSTEMS, LAYERS, AnyKind
+from pgstrata.stack.kind import DEVICES, FILESYSTEMS, LAYERS, LayerKind
 from pgstrata.stack.sizing import Wanted, require_free, require_memory, require_size
 from pgstrata.stack.tuning import setting
 from pgstrata.stack.tuning.kernel import TRANSPARENT_HUGEPAGE, sysctl_path
@@ -218,7 +218,7 @@ def _check_overcommit(host: Host, stack: Stack) -> None:
 
 def known_capabilities() -> dict[str, Capability]:
     """Return all capabilities by name, in report order."""
-    kinds: tuple[AnyKind, ...] = (*DEVICES.values(), *LAYERS.values(), *FILESYSTEMS.values())
+    kinds: tuple[LayerKind, ...] = (*DEVICES.values(), *LAYERS.values(), *FILESYSTEMS.values())
     of_kinds = (capability for kind in kinds for capability in kind.capabilities)
     return {capability.name: capability for capability in (*FIRST, *of_kinds, *network.CAPABILITIES, *LAST)}
 

@@ -23,7 +23,7 @@ from pgstrata.spec.workload import Cell, Workload
 from pgstrata.stack.build import Built, attest
 from pgstrata.stack.network import DRIVER
 from pgstrata.stack.plan import NodePlan, PlanContext, StackPlan
-from pgstrata.stack.step import PlannedCommand
+from pgstrata.stack.step import Attested, PlannedCommand
 from pgstrata.trial.events import AttestedRows
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.survey.host_survey import DATABASE, Site
@@ -315,29 +315,24 @@ class TrialContext:
             for host in (self.host, *self.executor.elsewhere.values()):
                 looking.enter_context(host.looking())
             rows = attest(self.host, self.plan, Built(self.bindings), self.executor.elsewhere)
-        self.note(AttestedRecord(**vars(row), holds=row.holds, moment=moment) for row in rows)
+        self.note(moment, rows)
 
     def attest_server(self, moment: Moment) -> None:
         """Compares the settings of all running servers with the configured ones; TrialError names every difference."""
         found = [(name, row) for name, server in self.setup.servers.items() for row in server.attest_settings()]
-        self.note(
-            AttestedRecord(
-                what=f"{'' if name == PRIMARY else f'{name} '}PostgreSQL {r.what}",
-                expected=r.expected,
-                actual=r.actual,
-                holds=r.holds,
-                moment=moment,
-            )
-            for name, r in found
-        )
+        named = ((f"{'' if name == PRIMARY else f'{name} '}PostgreSQL {row.what}", row) for name, row in found)
+        self.note(moment, (replace(row, what=what) for what, row in named))
 
     def record_settings(self) -> None:
         """Records the running server's settings, next to the configured ones."""
         self.recorder.write_list("settings.json", [SettingRecord(**vars(s)) for s in self.server.read_settings()])
 
-    def note(self, rows: Iterable[AttestedRecord]) -> None:
+    def note(self, moment: Moment, rows: Iterable[Attested]) -> None:
         """Records attested values; TrialError names those that do not hold."""
-        new = tuple(rows)
+        new = tuple(
+            AttestedRecord(what=r.what, expected=r.expected, actual=r.actual, holds=r.holds, moment=moment)
+            for r in rows
+        )
         self.attested.extend(new)
         self.recorder.write_list("attested.json", self.attested)
         identity = self.executor.identity

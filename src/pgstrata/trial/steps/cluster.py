@@ -39,11 +39,11 @@ from pgstrata.postgres.standby import (
     sender_problems,
     standby_settings,
 )
-from pgstrata.record.schema import AttestedRecord, Moment
+from pgstrata.record.schema import Moment
 from pgstrata.spec.stack import PRIMARY, Topology
 from pgstrata.spec.units import render_duration
 from pgstrata.spec.workload import Cell
-from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.stack.step import Attested, PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.survey.host_survey import DATABASE
 
@@ -291,10 +291,7 @@ def attest_cluster(context: TrialContext, moment: Moment) -> None:
             f", last of {archived['last_failed']}" * bool(archived["last_failed"])
         )
         rows.append(("cluster archive", "0 failures", failed))
-    context.note(
-        AttestedRecord(what=what, expected=asked, actual=actual, holds=asked == actual, moment=moment)
-        for what, asked, actual in rows
-    )
+    context.note(moment, (Attested(*row) for row in rows))
 
 
 @dataclass

@@ -11,10 +11,10 @@ from pgstrata.host.protocol import CommandFailed
 from pgstrata.postgres.pooler import Pooler, Sent
 from pgstrata.postgres.server import LOG_TAIL_LINES
 from pgstrata.postgres.standby import PRIMARY_PASSFILE, password_of
-from pgstrata.record.schema import AttestedRecord, Moment
+from pgstrata.record.schema import Moment
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
-from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.stack.step import Attested, PlannedCommand, Step
 from pgstrata.trial.context import POOLERS, TrialContext, TrialSetup
 
 OUTPUTS = ("pooler.out", "pooler.err")
@@ -109,16 +109,9 @@ def attest_pooler(context: TrialContext, moment: Moment) -> None:
     if pooler is None:
         return
     found = pooler.states(_ask(context, pooler, pooler.states_query))
-    context.note(
-        AttestedRecord(
-            what=f"pooler {name}",
-            expected=expected,
-            actual=found.get(name, "(not known to it)"),
-            holds=found.get(name) == expected,
-            moment=moment,
-        )
-        for name, expected in pooler.expected_states.items()
-    )
+    expected = pooler.expected_states.items()
+    rows = (Attested(f"pooler {name}", state, found.get(name, "(not known to it)")) for name, state in expected)
+    context.note(moment, rows)
 
 
 def read_sent(context: TrialContext) -> Mapping[str, Sent]:
