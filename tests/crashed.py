@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pgstrata.record.crash import CrashRecord, MinimalRecord, StateRecord
+from pgstrata.record.crash import CRASH, CrashRecord, MinimalRecord, StateRecord
+from pgstrata.record.reader import read_crash
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import HostFacts, PlannedRecord, TrialVerdict
+from pgstrata.record.source import FolderSource
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.expand import slug
 
@@ -49,3 +51,8 @@ def write_crash(
         recorder.append("states.jsonl", state)
     ended = status or ("failed" if reason else "ok")
     recorder.finish(TrialVerdict(trial_id=trial.id, status=ended, reason=reason, duration_s=3.0))
+
+
+def read_crashes(source: FolderSource) -> tuple[CrashRecord, ...]:
+    """What finished crash trials found."""
+    return tuple(read_crash(source, name).found for name in source.trials(CRASH))

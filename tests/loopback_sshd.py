@@ -12,7 +12,7 @@ from pathlib import Path
 
 from awaiting import wait_until
 from pgstrata.host.ssh import SshHost
-from pgstrata.spec.hosts.ssh_target import SshTarget
+from pgstrata.spec.hosts.targets import SshTarget
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 SEPARATION = Path("/run/sshd")

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, Completed
-from pgstrata.spec.drivers.kind import Driver
+from pgstrata.spec.drivers import Driver
 from pgstrata.spec.workload import Cell
 from pgstrata.workload.driver import (
     DRIVERS,

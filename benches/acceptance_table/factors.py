@@ -20,9 +20,9 @@ from acceptance_table.outcome import mean
 from pgstrata.analyze.campaign.tuning import choose_levels
 from pgstrata.analyze.stats.factor_effects import Effect, factor_effects
 from pgstrata.analyze.stats.interval import Floats
+from pgstrata.spec.campaign import Tuning
 from pgstrata.spec.file.factors import load_tuning
 from pgstrata.spec.screening import Row
-from pgstrata.spec.tuning import Tuning
 
 SIGMA = 0.03
 DRIFT = 0.05

@@ -13,15 +13,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from pgstrata.spec import model as vocabulary
-from pgstrata.spec.campaign import Campaign, Equivalent, Goal, Runs
+from pgstrata.spec.campaign import Campaign, Equivalent, Factor, Goal, Runs, Tuning
 from pgstrata.spec.dask_cluster import DaskCluster
-from pgstrata.spec.drivers.kind import Driver
+from pgstrata.spec.drivers import Driver
 from pgstrata.spec.hosts.inventory import InventoryHosts
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 from pgstrata.spec.model import Model
 from pgstrata.spec.notation.options import Spelled, spellings
 from pgstrata.spec.stack import Kernel, Postgres, Queue, Stack, Volume
-from pgstrata.spec.tuning import Factor, Tuning
 from pgstrata.spec.units import render_duration, render_size_exact
 from pgstrata.spec.workload import Workload
 

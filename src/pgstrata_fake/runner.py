@@ -19,10 +19,10 @@ from pgstrata.record.schema import (
     LoadRecord,
     PlannedRecord,
     PlannedStep,
+    ScriptRun,
     SpaceRecord,
     TrialVerdict,
 )
-from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell

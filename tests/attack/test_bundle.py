@@ -22,10 +22,9 @@ from pgstrata.analyze.campaign.judge import judge
 from pgstrata.cli.main import app
 from pgstrata.errors import UsageError
 from pgstrata.record import redact
-from pgstrata.record.bundle import write_record
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.redact import bundled_names, redaction_of
+from pgstrata.record.redact import bundled_names, redaction_of, write_record
 from pgstrata.record.schema import CellResult, EventRecord, HostFacts, PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.crash import crash_campaign

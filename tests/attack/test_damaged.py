@@ -21,7 +21,7 @@ from pgstrata.cli.main import app
 from pgstrata.errors import UsageError
 from pgstrata.record import reader, source
 from pgstrata.record.frames import load_frames
-from pgstrata.record.parquet_file import Table
+from pgstrata.record.parquet import Table
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.render import render_csv

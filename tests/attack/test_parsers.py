@@ -23,9 +23,8 @@ from pgstrata.postgres.fetch import parse_links
 from pgstrata.postgres.settings import parse_conf, take_over
 from pgstrata.spec.durability import parse_configuration
 from pgstrata.spec.file.campaign import load_campaign
-from pgstrata.spec.hosts.inventory import group_addresses
-from pgstrata.spec.hosts.inventory_text import parse_inventory
-from pgstrata.spec.hosts.ssh_target import parse_target
+from pgstrata.spec.hosts.inventory import group_addresses, parse_inventory
+from pgstrata.spec.hosts.targets import parse_target
 from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.units import parse_duration_s, parse_fraction, parse_size_bytes
 from pgstrata.stack.block.loop import parse_losetup

@@ -15,7 +15,7 @@ from pgstrata.errors import PreflightError, UsageError
 from pgstrata.host.protocol import Command, HostLost, command
 from pgstrata.host.remote import PYTHON_WANTED
 from pgstrata.host.ssh import ExecHost, connect
-from pgstrata.spec.hosts.exec_target import ExecTarget, exec_problem, parse_exec
+from pgstrata.spec.hosts.targets import ExecTarget, exec_problem, parse_exec
 
 
 @pytest.fixture

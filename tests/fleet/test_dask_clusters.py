@@ -19,7 +19,7 @@ from loopback_sshd import LoopbackSshd
 from pgstrata.fleet import clusters
 from pgstrata.record.reader import read
 from pgstrata.spec.dask_cluster import DaskCluster
-from pgstrata.spec.hosts.ssh_target import SshTarget
+from pgstrata.spec.hosts.targets import SshTarget
 from pgstrata.trial.fake import FAKE_MODE
 from pgstrata.trial.undo_errors import note_undo_errors, undo_errors
 

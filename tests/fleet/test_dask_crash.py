@@ -16,11 +16,11 @@ import pytest
 
 from awaiting import wait_until
 from campaigning import environment, nothing_left, reachable
+from crashed import read_crashes
 from pgstrata.crash.job import parse_seen, shares
 from pgstrata.crash.remote_workers import MachineAsked, StatesAsked, look_at_states
 from pgstrata.fleet.work import opened_cluster_work, opened_work
 from pgstrata.record.crash import StateRecord
-from pgstrata.record.reader import read_crashes
 from pgstrata.record.source import FolderSource
 from pgstrata.trial.scheduler import Inline
 from pieces import process_id

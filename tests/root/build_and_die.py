@@ -11,10 +11,9 @@ from standing import context_in
 
 from pgstrata.host.base import LocalHost
 from pgstrata.spec.layers.btrfs import Btrfs
-from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.devices import DiskDevice, LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4
-from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.build import StepRunner
 from pgstrata.stack.journal import Journal

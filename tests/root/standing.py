@@ -7,7 +7,7 @@ from pathlib import Path
 
 from built import differences, standing
 from pgstrata.host.base import LocalHost
-from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.devices import LoopDevice
 from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.build import attest
 from pgstrata.stack.plan import PlanContext, plan_stack

@@ -13,9 +13,9 @@ import pytest
 from crash_controls import Control, problem
 
 from campaigning import environment, nothing_left, reachable, run_in_fork
+from crashed import read_crashes
 from pgstrata.crash import job, ledger, program
 from pgstrata.record.crash import CrashRecord
-from pgstrata.record.reader import read_crashes
 from pgstrata.record.source import FolderSource
 
 pytestmark = pytest.mark.skipif(

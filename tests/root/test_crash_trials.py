@@ -23,6 +23,7 @@ import pytest
 
 from awaiting import wait_until
 from campaigning import clean, environment, nothing_left, reachable, run_in_fork, write_campaign
+from crashed import read_crashes
 from pgstrata.crash import job, program
 from pgstrata.crash.event_log_archive import kept_log, state_file
 from pgstrata.crash.job import Seen
@@ -31,7 +32,7 @@ from pgstrata.crash.verdict import UNMOUNTABLE
 from pgstrata.host import delivery
 from pgstrata.host.protocol import Command
 from pgstrata.record.crash import StateRecord
-from pgstrata.record.reader import read, read_crashes
+from pgstrata.record.reader import read
 from pgstrata.record.source import FolderSource
 
 DISK = Path(sys.executable).parent / "strata-disk"

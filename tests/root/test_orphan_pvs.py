@@ -8,7 +8,7 @@ import pytest
 
 from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import command
-from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.devices import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.stack import Stack, Volume

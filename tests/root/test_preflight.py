@@ -13,11 +13,10 @@ import pytest
 from pgstrata.errors import PreflightError
 from pgstrata.host.base import LocalHost
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.devices import DiskDevice, LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4
-from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.media import MediaDevice
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.stack import Kernel, Stack, Volume

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from campaigning import environment, nothing_left, reachable, run_in_fork, write_campaign
+from crashed import read_crashes
 from pgstrata.crash import state_worker
-from pgstrata.record.reader import read, read_crashes
+from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.record.source import FolderSource
@@ -138,7 +139,7 @@ def check_crash(out: Path, campaign: Campaign, finished: set[str]) -> None:
         assert finished <= whole.keys()
         assert set(whole.values()) <= {("held", 1)}
     with CampaignDirectory.create_or_open(out, campaign, "crash") as directory:
-        assert len(directory.crashes()) >= len(finished)
+        assert len(directory.crash_trials()) >= len(finished)
 
 
 def test_a_power_cut_at_any_moment_leaves_a_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from built import standing
 from pgstrata.errors import PreflightError
 from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import CommandFailed
-from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.devices import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.build import StepRunner, build

@@ -21,7 +21,7 @@ from pgstrata.host.base import LocalHost
 from pgstrata.host.facts import gather
 from pgstrata.host.protocol import Command, HostLost, command
 from pgstrata.host.ssh import SshHost
-from pgstrata.spec.hosts.ssh_target import SshTarget
+from pgstrata.spec.hosts.targets import SshTarget
 from pgstrata.stack.preflight import known_capabilities, missing
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="sshd is not installed: apt-get install openssh-server")
@@ -219,7 +219,7 @@ def test_interrupting_ends_the_far_command(own_sshd: LoopbackSshd, tmp_path: Pat
     script = (
         "import sys\n"
         f"sys.path.insert(0, {str(Path(__file__).parent.parent)!r})\n"
-        "from pgstrata.host.ssh import SshHost\nfrom pgstrata.spec.hosts.ssh_target import SshTarget\n"
+        "from pgstrata.host.ssh import SshHost\nfrom pgstrata.spec.hosts.targets import SshTarget\n"
         "from pgstrata.host.protocol import command\n"
         f"target = SshTarget('127.0.0.1', {own_sshd.target.user!r}, {own_sshd.port})\n"
         f"host = SshHost(target, options={own_sshd.options!r})\n"

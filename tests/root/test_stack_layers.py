@@ -12,9 +12,9 @@ from built import standing
 from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.layers.btrfs import Btrfs
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.devices import LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4
-from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.stack import Stack, Volume

@@ -14,7 +14,7 @@ from standing import context_in
 
 from built import differences, standing
 from pgstrata.host.base import LocalHost
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.build import attest
 from pgstrata.stack.plan import plan_stack

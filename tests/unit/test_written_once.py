@@ -31,7 +31,7 @@ def _expressions(module: Path) -> frozenset[str]:
         (repr(MARKER), "host/agent/processes.py"),
         (str(Origin).removeprefix("typing."), "record/schema.py"),
         (str(Moment).removeprefix("typing."), "record/schema.py"),
-        ("16 * 2 ** 20", "spec/drivers/pgbench.py"),
+        ("16 * 2 ** 20", "spec/drivers.py"),
     ],
     ids=["marker", "origin", "moment", "bytes per scale"],
 )

@@ -18,7 +18,7 @@ from pgstrata.analyze.campaign.later_stages import StagedPolicy
 from pgstrata.analyze.campaign.metrics import Observer
 from pgstrata.analyze.campaign.policy import AdaptivePolicy
 from pgstrata.analyze.crash import is_incomplete
-from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.findings import Findings, PublishedFinding
 from pgstrata.analyze.why.medium import unlike_notices
 from pgstrata.cli.forecasting import (
     WarningPolicy,
@@ -32,7 +32,6 @@ from pgstrata.cli.kept_result import KeptResult
 from pgstrata.cli.output import end, print_json, print_notice, print_text
 from pgstrata.cli.overrides import require_conditions, run_command
 from pgstrata.cli.progress import listening
-from pgstrata.cli.publishing import with_published
 from pgstrata.errors import ExitCode, UsageError
 from pgstrata.record.decision import Policy
 from pgstrata.record.reader import CampaignData, CrashData
@@ -42,22 +41,33 @@ from pgstrata.report.render import render, report_value
 from pgstrata.report.sentences.answer import answer, reason
 from pgstrata.report.sentences.markup import plain_words
 from pgstrata.report.sentences.statements import uncounted_words
+from pgstrata.report.tables.agreement import add_published
 from pgstrata.report.terminal import print_terminal
 from pgstrata.spec.campaign import Campaign, is_cluster, measures_servers
+from pgstrata.studies import Study, list_studies
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.fake import are_made_up, made_up_runner
 from pgstrata.trial.interruption import Interrupted, Interruption
-from pgstrata.trial.scheduler import (
-    Inline,
-    Observe,
-    Outcome,
-    Runners,
-    ended,
-    recorded_stacks,
-    run_campaign,
-)
+from pgstrata.trial.scheduler import Inline, Observe, Outcome, Runners, ended, recorded_stacks, run_campaign
 from pgstrata.trial.scheduling import FixedBlocks
 from pgstrata.trial.undo_errors import undo_errors
+
+
+def with_published(findings: Findings, data: CampaignData) -> Findings:
+    """The findings with the figures of the study that the campaign repeats; as they are for any other."""
+    name = data.campaign.study or data.campaign.name.split()[0]
+    for study in list_studies():
+        if study.name == name:
+            return add_published(findings, f"{study.source}: {study.statistic}", _figures(study, data))
+    return findings
+
+
+def _figures(study: Study, data: CampaignData) -> Iterator[PublishedFinding]:
+    for cell in data.campaign.workload.cells:
+        for stack in data.campaign.stacks:
+            found = study.published(stack.name, cell)
+            if found is not None:
+                yield PublishedFinding(study=study.title, stack=stack.name, cell=cell.id, **dict(found))
 
 
 @dataclass(frozen=True)
@@ -84,23 +94,13 @@ class Shown:
     quiet: bool = False
     gate: Gate = Gate()
 
-    @property
-    def is_plain(self) -> bool:
-        """True if the result is text and no condition is judged."""
-        return not self.json and not self.gate.conditions
-
 
 def run_to_report(
-    campaign: Campaign,
-    out: Path,
-    origin: Origin,
-    shown: Shown,
-    *,
-    source_text: str | None = None,
+    campaign: Campaign, out: Path, origin: Origin, shown: Shown, *, source_text: str | None = None
 ) -> None:
     """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code."""
     require_conditions(campaign, shown.gate.conditions)  # not only when hours have passed
-    kept = KeptResult(out, campaign) if shown.is_plain else None
+    kept = None if shown.json or shown.gate.conditions else KeptResult(out, campaign)
     if kept is not None and kept.again():
         print_notice(f"nothing is left to run in {out}, and nothing has changed since its result")
         return
@@ -184,10 +184,7 @@ def _opened(
         with opened_cluster(campaign, directory, tell, interruption, fake=are_made_up()) as (work, hosts):
             yield hosts, tuple(s.name for s in campaign.stacks), work
         return
-    with (
-        _runners(campaign, directory, tell, interruption) as (runners, stacks),
-        _executor(campaign) as executor,
-    ):
+    with _runners(campaign, directory, tell, interruption) as (runners, stacks), _executor(campaign) as executor:
         yield runners, stacks, executor
 
 
@@ -286,13 +283,7 @@ def choose_policy(campaign: Campaign, stacks: tuple[str, ...], crashes: Sequence
     return StagedPolicy(comparison, campaign)
 
 
-def show_report(
-    data: CampaignData,
-    out: Path,
-    shown: Shown,
-    *,
-    note: str = "",
-) -> ExitCode:
+def show_report(data: CampaignData, out: Path, shown: Shown, *, note: str = "") -> ExitCode:
     """Writes the page, prints the table (or JSON), judges the conditions."""
     findings = with_published(judge(data), data)
     page = render(data, findings, ["html"], out).paths[0]

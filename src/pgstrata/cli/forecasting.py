@@ -22,30 +22,23 @@ from pgstrata.analyze.stats.detectable_difference import (
     width_in_sigmas,
 )
 from pgstrata.analyze.stats.factor_effects import smallest_effect
-from pgstrata.analyze.stats.forecast import (
-    ASSUMED_TAU_S,
-    ASSUMED_WITHIN,
-    MOST_PAIRS,
-    pairs_needed,
-    smallest_margin,
-)
+from pgstrata.analyze.stats.forecast import ASSUMED_TAU_S, ASSUMED_WITHIN, MOST_PAIRS, pairs_needed, smallest_margin
 from pgstrata.analyze.stats.run_length import best_length_s
 from pgstrata.analyze.stats.screen import MIN_BLOCKS
 from pgstrata.cli.overrides import run_command
 from pgstrata.crash.reduction import REDUCTION_S
 from pgstrata.host.protocol import Host
-from pgstrata.record.cluster import REJOINS
+from pgstrata.record.crash import REJOINS
 from pgstrata.record.decision import Budget, Decision, Observation, Policy
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.sentences.crash import listed_nodes
 from pgstrata.report.sentences.figures import render_count, render_number
 from pgstrata.report.sentences.statements import FACTOR_FROM, MOST_ACCEPTABLE
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.cluster_crash import untested
+from pgstrata.spec.crash import untested
 from pgstrata.spec.crash_request import SHOWN, STATES, CrashRequest
-from pgstrata.spec.expand import block_trials
+from pgstrata.spec.expand import block_trials, planned_slices
 from pgstrata.spec.hosts.lab import LAB
-from pgstrata.spec.side_by_side import planned_slices
 from pgstrata.spec.tune import SCREENING_SHARE
 from pgstrata.spec.units import render_duration
 from pgstrata.trial.events import Notice, Tell
@@ -154,14 +147,10 @@ def foresee(campaign: Campaign, estimates: Sequence[Expected], recorded: Campaig
     known = f"assumed: a quiet server, {runs}" if sigma is None else "measured here"
     return Foreseen(
         campaign,
-        max(fmean(measured) if measured else trial_s * _scales(campaign), 0.001),
+        max(fmean(measured) if measured else trial_s * len(set(campaign.workload.scale)), 0.001),
         (slices_sigma(slices) if slices else expected_sigma(length_s)) if sigma is None else sigma,
         known,
     )
-
-
-def _scales(campaign: Campaign) -> int:
-    return len(set(campaign.workload.scale))
 
 
 def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: CampaignData | None = None) -> Iterator[str]:
@@ -241,16 +230,12 @@ def power_cut_lines(campaign: Campaign, lacking: Mapping[str, str]) -> Iterator[
 def _states(campaign: Campaign, asked: CrashRequest, stacks: int) -> str:
     """Number of states of so many stacks that are looked at, with when, where, and for how long."""
     each_s = (asked.time or 0.0) + RECORDING_S + REDUCTION_S
+    where = "" if campaign.host == "local" else f", on {campaign.host}"
     of_script = f" of {SHOWN[asked.script]}" if asked.script != "ledger" else ""
     return (
         f"{render_count(asked.states or STATES, 'state')} each{of_script}, after the runs, in about "
-        f"{render_duration(each_s * stacks)} at most beside the budget{_where(campaign)}"
+        f"{render_duration(each_s * stacks)} at most beside the budget{where}"
     )
-
-
-def _where(campaign: Campaign) -> str:
-    """Place where states are looked at: where the runs are."""
-    return "" if campaign.host == "local" else f", on {campaign.host}"
 
 
 @dataclass(frozen=True)

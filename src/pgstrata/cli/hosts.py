@@ -9,8 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.host.protocol import Host, Waiting
 from pgstrata.host.ssh import connect
-from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.hosts.host_slice import far_hosts
+from pgstrata.spec.campaign import Campaign, far_hosts
 from pgstrata.spec.hosts.lab import LAB, RUNNING_LAB
 from pgstrata.trial.events import Notice, Tell
 
@@ -93,8 +92,7 @@ def connect_any(text: str) -> Host:
         return running_host(text.removeprefix(RUNNING_LAB))
     if text == LAB:
         raise UsageError(
-            "host lab is a machine that a campaign starts and removes",
-            hint="pgstrata lab up, then --host lab/NAME",
+            "host lab is a machine that a campaign starts and removes", hint="pgstrata lab up, then --host lab/NAME"
         )
     return connect(text)
 

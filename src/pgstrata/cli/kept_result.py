@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pgstrata.record.recorder import LOCK, write_atomically
 from pgstrata.spec.campaign import Campaign
@@ -51,7 +51,7 @@ class KeptResult:
     @contextmanager
     def printing(self) -> Iterator[None]:
         """Note what is printed on stdout."""
-        with redirect_stdout(_Both(sys.stdout, self._printed)):
+        with redirect_stdout(cast("Any", _Both(sys.stdout, self._printed))):
             yield
 
     def keep(self) -> None:
@@ -75,8 +75,8 @@ class KeptResult:
         return digest.hexdigest()
 
 
-class _Both(io.TextIOBase):
-    """A text stream that notes what passes."""
+class _Both:
+    """A text stream that notes what passes, and is otherwise the shown one."""
 
     def __init__(self, shown: Any, noted: io.StringIO) -> None:
         self._shown, self._noted = shown, noted
@@ -85,18 +85,8 @@ class _Both(io.TextIOBase):
         self._noted.write(text)
         return int(self._shown.write(text))
 
-    def flush(self) -> None:
-        self._shown.flush()
-
-    def isatty(self) -> bool:
-        return bool(self._shown.isatty())
-
-    def fileno(self) -> int:
-        return int(self._shown.fileno())
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return str(self._shown.encoding)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shown, name)
 
 
 def _files(folder: str, path: str) -> Iterator[str]:

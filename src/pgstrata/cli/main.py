@@ -4,41 +4,24 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
 from pgstrata import __version__
-from pgstrata.cli.output import Group, debugging, print_error, print_notice
-from pgstrata.cli.verbs import (
-    bundle,
-    capture,
-    clean,
-    compare,
-    crash,
-    crash_state,
-    doctor,
-    export,
-    history,
-    import_,
-    lab,
-    medium,
-    plan,
-    quick,
-    report,
-    run,
-    schema,
-    simulate,
-    status,
-    studies,
-    tune,
-    watch,
-)
+from pgstrata.cli.output import Group, debugging, option, print_error, print_notice
 from pgstrata.errors import ExitCode, PgstrataError, UsageError
 
 _GUESS = re.compile(r"(?: Did you mean (?P<names>.+)\?| \(Possible options: (?P<options>.+)\))$")
-_RENAMED = {"--budget": "--minutes N", "--to": "--out FOLDER", "--bundle": "--out FILE"}
+_RENAMED = {
+    "--budget": "--minutes N",
+    "--to": "--out FOLDER",
+    "--bundle": "--out FILE",
+    "--iops": "a stack on a modelled medium, media(hdd-7200)/xfs",
+    "--bandwidth": "a stack on a modelled medium",
+}
 """Options of the version before, with their present names."""
 _WORDS = (
     (re.compile(r"^Invalid value for '(?P<name>[^']+)': "), r"\g<name>: "),
@@ -79,6 +62,11 @@ def _command(error: Any) -> str:
 
 # ---------------------------------------------------------------- the program
 
+VERBS = (
+    "quick tune plan run crash crash_state status report watch compare bundle doctor medium clean capture import_ "
+    "studies lab simulate"
+)
+"""Modules of the verbs, in the order of the help."""
 EPILOG = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20"
 
 
@@ -110,38 +98,13 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: Annotated[bool, option("--version", "Print the version.", callback=_print_version, is_eager=True)] = False,
 ) -> None:
     """Which storage stack should PostgreSQL sit on: build it, measure it, judge it."""
 
 
-for _verb in (
-    quick,
-    tune,
-    plan,
-    run,
-    crash,
-    crash_state,
-    status,
-    report,
-    watch,
-    compare,
-    history,
-    bundle,
-    export,
-    doctor,
-    medium,
-    clean,
-    capture,
-    import_,
-    studies,
-    lab,
-    simulate,
-    schema,
-):
-    _verb.register(app)
+for _verb in VERBS.split():
+    import_module(f"pgstrata.cli.verbs.{_verb}").register(app)
 
 
 def main() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -19,66 +19,68 @@ if TYPE_CHECKING:
     from pgstrata.record.reader import CampaignData, UnreadableTrial
 
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+T = TypeVar("T")
+
+
+def option(name: str, text: str, **shown: Any) -> Any:
+    """Return an option with its help; `shown` as of typer."""
+    return typer.Option(name, help=text, **shown)
+
+
+def argument(metavar: str, text: str, **shown: Any) -> Any:
+    """Return an argument with its help; `shown` as of typer."""
+    return typer.Argument(metavar=metavar, help=text, **shown)
+
+
+JsonFlag = Annotated[bool, option("--json", "Print the result as JSON on stdout.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
 CampaignFile = Annotated[
-    Path,
-    typer.Argument(metavar="FILE", help="Campaign in YAML, or a campaign directory to resume.", show_default=False),
+    Path, argument("FILE", "Campaign in YAML, or a campaign directory to resume.", show_default=False)
 ]
-CampaignPath = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Campaign directory, or a zip of one.", show_default=False)
-]
-OutDirectory = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Campaign directory to write.", show_default=False)
-]
-Blocks = Annotated[
-    int | None, typer.Option("--blocks", min=1, help="A fixed number of blocks instead of adaptive ones.")
-]
+CampaignPath = Annotated[Path, argument("DIR", "Campaign directory, or a zip of one.", show_default=False)]
+OutDirectory = Annotated[Path | None, option("--out", "Campaign directory to write.", metavar="DIR")]
+Blocks = Annotated[int | None, option("--blocks", "A fixed number of blocks instead of adaptive ones.", min=1)]
 Minutes = Annotated[
-    float | None,
-    typer.Option(
-        "--minutes", metavar="N", min=0.1, help="Time budget in minutes; instead of the file's.", show_default=False
-    ),
+    float | None, option("--minutes", "Time budget in minutes; instead of the file's.", metavar="N", min=0.1)
 ]
-ScratchDirectory = Annotated[
-    Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)
-]
+ScratchDirectory = Annotated[Path | None, option("--scratch", "Folder of the loop files.", metavar="DIR")]
 OtherHost = Annotated[
-    str | None,
-    typer.Option("--host", help="local, ssh://[user@]host[:port], exec:... or lab; instead of the file's."),
+    str | None, option("--host", "local, ssh://[user@]host[:port], exec:... or lab; instead of the file's.")
 ]
 OnCluster = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--on",
+        "Use the workers of a Dask cluster: dask:local, dask:tls://host:8786, or what hosts: {dask: ...} takes.",
         metavar="dask:ADDRESS",
-        help="Use the workers of a Dask cluster: dask:local, dask:tls://host:8786, or what hosts: {dask: ...} takes.",
-        show_default=False,
     ),
 ]
 FailOn = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--fail-on",
+        "Exit 5 when it holds over the whole interval, e.g. 'tps(xfs) < 0.95*tps(ext4)'. Repeatable.",
         metavar="CONDITION",
-        help="Exit 5 when it holds over the whole interval, e.g. 'tps(xfs) < 0.95*tps(ext4)'. Repeatable.",
-        show_default=False,
     ),
 ]
 FailUndecided = Annotated[
-    bool,
-    typer.Option("--fail-undecided", help="Exit 5 when a --fail-on condition is undecided, too.", show_default=False),
+    bool, option("--fail-undecided", "Exit 5 when a --fail-on condition is undecided, too.", show_default=False)
 ]
+
+
+def parsed(option: str, text: str, parse: Callable[[str], T], example: str) -> T:
+    """Return the value of an option; UsageError where it cannot be parsed."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", hint=f"for example {option} {example}") from None
 
 
 def parse_margin(text: str) -> float:
     """Return the share of `--margin`; UsageError unless it lies between 0 and 1."""
     from pgstrata.spec.units import parse_fraction
 
-    try:
-        value = parse_fraction(text)
-    except ValueError as error:
-        raise UsageError(f"--margin: {error}", hint="for example --margin 2%") from None
+    value = parsed("--margin", text, parse_fraction, "2%")
     if not 0 < value < 1:
         raise UsageError(f"--margin {text} is not between 0 and 100 %", hint="for example --margin 2%")
     return value
@@ -94,6 +96,14 @@ def print_text(text: str) -> None:
 def print_json(value: Mapping[str, Any] | list[Any]) -> None:
     """Print a result for programs on stdout."""
     print_text(json.dumps(value, indent=2, default=str, allow_nan=False))
+
+
+def print_result(value: Mapping[str, Any] | list[Any], text: Callable[[], str], *, json: bool) -> None:
+    """Print a result, for programs or for people."""
+    if json:
+        print_json(value)
+    else:
+        print_text(text())
 
 
 def print_notice(text: str) -> None:

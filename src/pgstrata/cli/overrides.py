@@ -22,7 +22,6 @@ from pgstrata.spec.expand import slug, with_aa
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.quick import extended, extension_options
-from pgstrata.spec.units import parse_duration_s
 from pgstrata.spec.workload import Workload
 from pgstrata.stack.disks import render_own_id
 from pgstrata.stack.safety import parse_device_id
@@ -51,14 +50,6 @@ def changed(
         update |= {"host": host, "hosts": ()}
     require_known(campaign)
     return campaign.model_copy(update=update)
-
-
-def duration_option(option: str, text: str, example: str) -> float:
-    """Return seconds; UsageError for an invalid duration."""
-    try:
-        return parse_duration_s(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint=f"for example {option} {example}") from None
 
 
 def require_known(campaign: Campaign) -> None:

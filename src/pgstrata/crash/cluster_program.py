@@ -20,9 +20,7 @@ from pgstrata.crash.wal_model import Cut, Entry, Tried, TriedRejoin, discarded, 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, marked
 from pgstrata.postgres.server import OWN_IPC
-from pgstrata.record.cluster import ARCHIVE, REJOINS, ClusterFound
-from pgstrata.record.crash import CrashRecord, StateVerdict
-from pgstrata.record.failures import FailureRecord, Rejoined
+from pgstrata.record.crash import ARCHIVE, REJOINS, ClusterFound, CrashRecord, FailureRecord, Rejoined, StateVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.crash_request import CrashRequest, Rejoin
 from pgstrata.spec.layers.tmpfs import Tmpfs

@@ -21,8 +21,8 @@ from pgstrata.crash.script import SCRIPTS, Script
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command, marked
 from pgstrata.postgres.server import IDENT_MAP, SUPERUSER
-from pgstrata.record.cluster import ARCHIVE
-from pgstrata.spec.cluster_crash import nodes_left
+from pgstrata.record.crash import ARCHIVE
+from pgstrata.spec.crash import nodes_left
 from pgstrata.spec.crash_request import BESIDE, OF_PAGES, CrashRequest, FaultName
 from pgstrata.spec.stack import PRIMARY
 from pgstrata.stack.block.media import log_path, recorded_disk, recorded_folder, recorded_names

@@ -45,15 +45,12 @@ from pgstrata.host.delivery import deliver, trusted
 from pgstrata.host.facts.gather import machine_id
 from pgstrata.host.protocol import Command, Host, marked
 from pgstrata.postgres.server import SUPERUSER
-from pgstrata.record.bundle import add_members, write_record
-from pgstrata.record.cluster import ARCHIVE
-from pgstrata.record.crash import StateRecord
+from pgstrata.record.crash import ARCHIVE, StateRecord
 from pgstrata.record.reader import CrashData
-from pgstrata.record.redact import MACHINE_ID
+from pgstrata.record.redact import MACHINE_ID, add_members, write_record
 from pgstrata.record.source import FolderSource, Source
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.cluster_crash import nodes_in_memory
-from pgstrata.spec.crash import LEDGER
+from pgstrata.spec.crash import LEDGER, nodes_in_memory
 from pgstrata.spec.crash_request import BESIDE
 from pgstrata.spec.stack import PRIMARY, Volume
 from pgstrata.spec.units import render_size

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 
 from pgstrata.crash.ledger import Amchecked, Answers, Ledger, LedgerSize, parse_ledger
 from pgstrata.errors import NotUnderstood, parser_of
-from pgstrata.record.cluster import PowerCutNodes
-from pgstrata.record.crash import FAILED, CrashRecord, StateRecord, StateVerdict
-from pgstrata.spec.cluster_crash import nodes_in_memory
+from pgstrata.record.crash import FAILED, CrashRecord, PowerCutNodes, StateRecord, StateVerdict
+from pgstrata.spec.crash import nodes_in_memory
 from pgstrata.spec.crash_request import MANY_VOLATILE
 from pgstrata.spec.stack import Stack
 

@@ -14,8 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from pgstrata.errors import TrialError, parser_of
-from pgstrata.record.cluster import ARCHIVE, ClusterFound, LostNodes, RejoinedNodes
-from pgstrata.record.failures import FailureRecord, Rejoined
+from pgstrata.record.crash import ARCHIVE, ClusterFound, FailureRecord, LostNodes, Rejoined, RejoinedNodes
 from pgstrata.spec.crash_request import Promoted
 from pgstrata.spec.stack import PRIMARY
 

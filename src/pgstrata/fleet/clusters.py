@@ -15,7 +15,7 @@ from pgstrata.errors import PreflightError, extra
 from pgstrata.fleet.unpickling import refused_unpickling
 from pgstrata.host.ssh import connect
 from pgstrata.spec.dask_cluster import DaskCluster, ssh_address
-from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
+from pgstrata.spec.hosts.targets import SshTarget, parse_target
 from pgstrata.stack.journal import journaled, temporary_folder
 from pgstrata.stack.undo import RemovePath
 

@@ -15,8 +15,7 @@ from pgstrata.errors import PreflightError, UsageError
 from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import Host, HostKind
 from pgstrata.host.remote import READY_S, Far, RemoteHost
-from pgstrata.spec.hosts.exec_target import EXEC, ExecTarget, parse_exec
-from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
+from pgstrata.spec.hosts.targets import EXEC, ExecTarget, SshTarget, parse_exec, parse_target
 
 CONNECT_S = 10
 """For the TCP connection; ssh's ConnectTimeout."""

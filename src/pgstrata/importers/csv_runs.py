@@ -32,7 +32,7 @@ from pgstrata.importers.runs import (
     imported_stack,
     write_campaign,
 )
-from pgstrata.record.run_columns import (
+from pgstrata.record.schema import (
     CELL_COLUMNS,
     COLUMNS,
     DURABILITY,
@@ -41,11 +41,14 @@ from pgstrata.record.run_columns import (
     METRIC_PREFIX,
     PERCENTILES,
     RESULT_COLUMNS,
+    CellResult,
+    HostFacts,
+    LoadRecord,
+    SpaceRecord,
     metric_column,
 )
-from pgstrata.record.schema import CellResult, HostFacts, LoadRecord, SpaceRecord
 from pgstrata.spec.campaign import Goal, Stage
-from pgstrata.spec.layers.imported import Imported
+from pgstrata.spec.layers.not_built import Imported
 from pgstrata.spec.printable import plain_name, spreadsheet_source
 from pgstrata.spec.workload import Cell
 

@@ -26,8 +26,8 @@ from pgstrata.record.schema import (
     TrialVerdict,
 )
 from pgstrata.spec.campaign import Campaign, Goal, Stage, Trial
-from pgstrata.spec.layers.imported import Imported
 from pgstrata.spec.layers.kind import Filesystem
+from pgstrata.spec.layers.not_built import Imported
 from pgstrata.spec.printable import plain_name
 from pgstrata.spec.stack import Postgres, Stack, Volume
 from pgstrata.spec.workload import Cell, Workload

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pgstrata.errors import UsageError
-from pgstrata.record.bounded_json import parse_json
+from pgstrata.record.source import parse_json
 from pgstrata.workload.tool_run import ToolRun
 
 LARGEST_FILE_BYTES = 64 << 20

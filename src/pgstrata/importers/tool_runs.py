@@ -26,7 +26,7 @@ from pgstrata.importers.runs import (
     write_campaign,
 )
 from pgstrata.importers.source import Importer, read_text
-from pgstrata.record.run_columns import report_interval_s
+from pgstrata.record.schema import report_interval_s
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.printable import summarise_names
 from pgstrata.workload.tool_run import ToolRun

@@ -36,8 +36,8 @@ from pgstrata.lab.qemu import (
     render_qemu,
 )
 from pgstrata.spec.hosts.lab import RUNNING_LAB
-from pgstrata.spec.hosts.ssh_target import SshTarget
-from pgstrata.spec.media_model import defined_parameters
+from pgstrata.spec.hosts.targets import SshTarget
+from pgstrata.spec.layers.media import defined_parameters
 
 BOOT_TIMEOUT_S = 300.0
 """In emulation on a busy machine; idle it takes about 30 s."""

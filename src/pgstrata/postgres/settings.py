@@ -17,8 +17,7 @@ from pgstrata.errors import PreflightError, all_at_once
 from pgstrata.host.facts.system import read_memory
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import Installation, render_setting_query
-from pgstrata.spec.file.postgresql_conf import conf_lines
-from pgstrata.spec.server_settings import form_problem, setting_problems, split_libraries, why_left_out
+from pgstrata.spec.server_settings import conf_lines, form_problem, setting_problems, split_libraries, why_left_out
 from pgstrata.spec.units import render_size
 from pgstrata.stack.step import Attested
 

@@ -1,4 +1,4 @@
-"""Records of crash trials: each state, what all show together, and the smallest one that fails."""
+"""Records of crash trials: each state or failure, what all show together, and the smallest state that fails."""
 
 from __future__ import annotations
 
@@ -6,9 +6,83 @@ from typing import Literal
 
 from pydantic import Field
 
-from pgstrata.record.cluster import ClusterFound, PowerCutNodes
 from pgstrata.record.schema import FORMAT, Record
-from pgstrata.spec.crash_request import CrashRequest
+from pgstrata.spec.crash_request import CrashRequest, Promoted, Rejoin
+
+ARCHIVE = "archive"
+"""Name of what goes on where no node is left."""
+
+
+REJOINS: dict[Rejoin, str] = {"rewind": "pg_rewind", "backup": "a new base backup"}
+
+
+class LostNodes(Record):
+    """All failures that take so many nodes at once, at every moment, reckoned; and those that were carried out."""
+
+    nodes: int
+    reckoned: int
+    losing: int
+    """Number of reckoned failures that lose an acknowledged transaction."""
+    missing_max: int
+    missing_max_s: float | None = None
+    """Longest time since the acknowledgement of the first missing transaction, where a node or an archive is left."""
+    worst: tuple[str, ...] = ()
+    carried_out: int = 0
+    failed: int = 0
+    """Number of failures carried out that did not hold."""
+
+
+class RejoinedNodes(Record):
+    """All primaries that came back after another node was promoted."""
+
+    how: Rejoin
+    tried: int
+    failed: int
+    """Number of these that did not follow, or then had something else than the one that they followed."""
+    discarded_max: int
+    """Commits that the old primary had and the promoted node did not: they are given up."""
+    acknowledged_max: int
+    """Largest number of such commits that were acknowledged."""
+
+
+class ClusterFound(Record):
+    """Findings in one cluster."""
+
+    nodes: tuple[str, ...]
+    moments: int
+    promoted: Promoted = "most"
+    lost_at_once: int = 1
+    """Nodes that each failure took that was carried out, but for those of the archive."""
+    by_lost: tuple[LostNodes, ...] = ()
+    archive: LostNodes | None = None
+    """When all nodes are lost and the archive is restored; None without an archive."""
+    rejoined: RejoinedNodes | None = None
+    holders: tuple[int, ...] = ()
+    """Number of commits on no node, on one, on two and so on at the first moment after they were acknowledged."""
+
+    @property
+    def survives(self) -> int:
+        """The most nodes that can be lost at once without the loss of an acknowledged transaction, at these moments."""
+        held = 0
+        for row in self.by_lost:
+            if row.losing or row.failed:
+                break
+            held = row.nodes
+        return held
+
+
+class PowerCutNodes(Record):
+    """Nodes of one cluster that all lost power at once. Those that came back had what their disks kept, and the one
+    that reached furthest went on."""
+
+    nodes: tuple[str, ...]
+    in_memory: tuple[str, ...] = ()
+    """Nodes of which nothing was left, as they had it in memory."""
+    gone: tuple[str, ...] = ()
+    """Nodes that did not come back, as was asked."""
+    went_on: dict[str, int] = Field(default_factory=dict)
+    """In how many states which node did; `archive` where none was left."""
+
 
 StateVerdict = Literal["held", "repair", "lost", "corrupt", "unknown"]
 FAILED: tuple[StateVerdict, ...] = ("corrupt", "lost", "repair")
@@ -182,3 +256,41 @@ class MinimalRecord(Record):
     """The number at which the last flush of that disk was submitted that was done by the cut."""
     timeline: tuple[CutEvent, ...] = ()
     """The last events before the cut, and those of the writes and transactions that are missing."""
+
+
+class Rejoined(Record):
+    """The lost primary, once it was to follow the one that was promoted."""
+
+    how: Rejoin
+    discarded: int
+    """Commits that it had and the promoted one did not: they are given up."""
+    acknowledged: int
+    """Number of these that were acknowledged: they are missing."""
+    verdict: StateVerdict
+    """held: it followed, and has what the promoted one has."""
+    reason: str = ""
+
+
+class FailureRecord(Record):
+    """A failure that was carried out, and what was found then."""
+
+    id: str
+    moment: int
+    disturbance: str = ""
+    """Disturbance before the failure: a node that was cut off from the others, a standby that stood still, or one to
+    which little came."""
+    lost: tuple[str, ...]
+    promoted: str
+    """The node that went on; `archive` where none was left."""
+    acknowledged: int
+    """Transactions by then."""
+    verdict: StateVerdict
+    reason: str = ""
+    missing: int = 0
+    """Acknowledged transactions that are not there."""
+    missing_reckoned: int
+    """The same by how far the WAL of that node reached."""
+    missing_s: float | None = None
+    """Time from the acknowledgement of the first of them to the failure."""
+    rejoined: Rejoined | None = None
+    duration_s: float = Field(0.0, ge=0)

@@ -7,11 +7,14 @@ is a pure function of what was observed, so that a resumed campaign decides the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from pgstrata.record.schema import DecisionRecord
+from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.campaign import Stage as TrialStage
+from pgstrata.spec.expand import block_trials
 from pgstrata.spec.workload import Cell
 
 Stage = TrialStage | Literal["done"]
@@ -86,3 +89,28 @@ class Policy(Protocol):
     """Decides before each block, from every valid observation so far."""
 
     def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision: ...
+
+
+def begun_rounds(decisions: Iterable[DecisionRecord]) -> list[int]:
+    """The first block of every round that was decided, in order."""
+    return sorted({decision.after_block for decision in decisions if decision.stage != "done"})
+
+
+def round_trials(campaign: Campaign, decision: DecisionRecord, turn: int) -> dict[int, tuple[Trial, ...]]:
+    """The blocks of a round by their number, each of one host; `turn` counts the rounds before it."""
+    assert decision.stage != "done"
+    on_hosts = bool(decision.hosts)
+    return {
+        decision.after_block + k: block_trials(
+            campaign,
+            decision.after_block + k,
+            decision.continue_with,
+            decision.stage,
+            cells=decision.cells,
+            duration_s=decision.duration_s,
+            slices=decision.slices,
+            host=host,
+            turn=turn if on_hosts else None,
+        )
+        for k, host in enumerate(decision.hosts or ("",))
+    }

@@ -71,6 +71,15 @@ class DeliveredSource:
         return io.BytesIO(self.files[name.removeprefix(f"{self.folder}/")])
 
 
+def sync(path: str | Path) -> None:
+    """Wait until a file or the entries of a folder are on the medium."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_files(files: Mapping[str, memoryview], folder: Path) -> None:
     """Durably, into a folder that is there."""
     made = {str(folder)}
@@ -87,11 +96,7 @@ def write_files(files: Mapping[str, memoryview], folder: Path) -> None:
                 os.fsync(file.fileno())
     for parent in sorted(made, reverse=True):
         with writing(Path(parent)):
-            descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync(parent)
 
 
 def delivered_trial(files: Mapping[str, memoryview], trial: Trial) -> TrialData:

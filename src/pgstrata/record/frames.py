@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import extra
-from pgstrata.record.parquet import SERIES, series_kinds, write_parquet
-from pgstrata.record.parquet_file import FLOAT, INTEGER, TEXT, Values
+from pgstrata.record.parquet import FLOAT, INTEGER, SERIES, TEXT, Values, series_kinds, write_parquet
 from pgstrata.record.reader import CampaignData, CellData, TrialData, read
+from pgstrata.record.schema import PERCENTILES
 from pgstrata.spec.printable import spreadsheet_text
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _RUN_FIGURES = (
     "duration_s", "tps", "latency_avg_ms", "latency_stddev_ms", "initial_connection_ms", "lag_avg_ms",
 )  # fmt: skip
 _RUN_COUNTS = ("transactions", "failed", "retried", "skipped", "late", "wal_bytes", "checkpoints")
-_PERCENTILES = ("p50", "p95", "p99", "p999")
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ _RUNS = {
     "status": TEXT,
     **dict.fromkeys(_RUN_FIGURES, FLOAT),
     **dict.fromkeys(_RUN_COUNTS, INTEGER),
-    **{f"latency_{name}_ms": FLOAT for name in _PERCENTILES},
+    **{f"latency_{name}_ms": FLOAT for name in PERCENTILES},
 }
 
 
@@ -131,7 +130,7 @@ def _run_row(trial: TrialData, cell: CellData) -> dict[str, Any]:
         "status": trial.verdict.status,
     }
     row |= {name: getattr(result, name) for name in (*_RUN_FIGURES, *_RUN_COUNTS)}
-    return row | {f"latency_{name}_ms": result.percentiles_ms.get(name) for name in _PERCENTILES}
+    return row | {f"latency_{name}_ms": result.percentiles_ms.get(name) for name in PERCENTILES}
 
 
 def _trial_row(trial: TrialData) -> dict[str, Any]:

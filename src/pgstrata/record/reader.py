@@ -19,10 +19,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
-from pgstrata.record.bounded_json import MAX_JSON_BYTES, parse_json, parse_text, require_bounded
 from pgstrata.record.crash import CRASH, CrashRecord, MinimalRecord
-from pgstrata.record.parquet import SERIES, check_times, empty_table, series_kinds
-from pgstrata.record.parquet_file import ParquetFile, Table, open_parquet
+from pgstrata.record.parquet import SERIES, ParquetFile, Table, check_times, empty_table, open_parquet, series_kinds
 from pgstrata.record.schema import (
     ADDED_COLUMNS,
     AttestedRecord,
@@ -41,7 +39,16 @@ from pgstrata.record.schema import (
     StepRecord,
     TrialVerdict,
 )
-from pgstrata.record.source import DAMAGED, MAX_MEMBER_BYTES, Source, open_source
+from pgstrata.record.source import (
+    DAMAGED,
+    MAX_JSON_BYTES,
+    MAX_MEMBER_BYTES,
+    Source,
+    open_source,
+    parse_json,
+    parse_text,
+    require_bounded,
+)
 from pgstrata.record.upgrade import campaign_format, format_of, upgraded
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
@@ -426,11 +433,6 @@ def read_media(source: Source) -> tuple[MediumRecord, ...]:
     return _read_lines(source, "media.jsonl", MediumRecord)
 
 
-def read_crashes(source: Source) -> tuple[CrashRecord, ...]:
-    """Return what finished crash trials found."""
-    return tuple(read_crash(source, name).found for name in source.trials(CRASH))
-
-
 def read_crash_trials(source: Source) -> tuple[tuple[CrashData, ...], tuple[UnreadableTrial, ...]]:
     """Every finished crash trial by the place of its stack, and those that could not be read."""
     found, damaged = read_trials(source, read_crash, CRASH)
@@ -476,11 +478,27 @@ def _check_series(parquet: ParquetFile, series: str, duration_s: float) -> None:
 
 
 def _load_json(source: Source, name: str) -> Any:
+    return _loaded(source, name, parse_json, "is not JSON")
+
+
+def _load_lines(source: Source, name: str) -> list[Any]:
+    """The objects of a JSON-lines file, none when it is not there; without a last line that was torn."""
+    found: list[Any] = _loaded(source, name, _parse_lines, "has a line that is not JSON") if source.has(name) else []
+    return found
+
+
+def _parse_lines(content: bytes) -> list[Any]:
+    require_bounded(content)
+    # The text ends in a newline, so the last part is empty unless the line was torn.
+    return [parse_text(line) for line in content.decode().split("\n")[:-1] if line]
+
+
+def _loaded(source: Source, name: str, parse: Callable[[bytes], Any], wrong: str) -> Any:
     with source.open(name, MAX_JSON_BYTES) as file:
         try:
-            return parse_json(_whole(file))
+            return parse(_whole(file))
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{source.text}/{name} is not JSON: {error}", hint=DAMAGED) from None
+            raise UsageError(f"{source.text}/{name} {wrong}: {error}", hint=DAMAGED) from None
         except OSError as error:
             raise UsageError(f"{source.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None
 
@@ -492,22 +510,6 @@ def _whole(file: io.BufferedIOBase) -> bytes:
     if len(content) > MAX_JSON_BYTES:
         raise ValueError(f"it is longer than {MAX_JSON_BYTES} bytes")
     return content
-
-
-def _load_lines(source: Source, name: str) -> list[Any]:
-    """The objects of a JSON-lines file, none when it is not there; without a last line that was torn."""
-    if not source.has(name):
-        return []
-    with source.open(name, MAX_JSON_BYTES) as file:
-        try:
-            # The text ends in a newline, so the last part is empty unless the line was torn.
-            content = _whole(file)
-            require_bounded(content)
-            return [parse_text(line) for line in content.decode().split("\n")[:-1] if line]
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{source.text}/{name} has a line that is not JSON: {error}", hint=DAMAGED) from None
-        except OSError as error:
-            raise UsageError(f"{source.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None
 
 
 def _validated(kind: type[R], value: Any, source: Source, name: str, format_: int) -> R:

@@ -22,8 +22,8 @@ from typing import IO, Any
 
 from pgstrata import __version__
 from pgstrata.errors import PgstrataError, PreflightError, UsageError, writing
-from pgstrata.record.crash import CRASH, CrashRecord
-from pgstrata.record.delivered import delivered_trial, unpack, write_files
+from pgstrata.record.crash import CRASH
+from pgstrata.record.delivered import delivered_trial, sync, unpack, write_files
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import (
     CampaignData,
@@ -32,7 +32,6 @@ from pgstrata.record.reader import (
     place,
     read_campaign,
     read_crash_trials,
-    read_crashes,
     read_decisions,
     read_media,
     read_trial,
@@ -69,15 +68,7 @@ def write_atomically(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-        _sync_directory(path.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(path.parent)
 
 
 @dataclass
@@ -133,7 +124,8 @@ class TrialRecorder:
     def finish(self, verdict: TrialVerdict) -> None:
         """The verdict, and with it the final name; nothing may be written afterwards."""
         with writing(self.partial):
-            self._sync_files()
+            for path in self.partial.rglob("*"):
+                sync(path)
         whole = verdict.model_copy(update={"files": self._files()})
         write_atomically(self.partial / "verdict.json", whole.model_dump_json(indent=1) + "\n")
         self._give_name()
@@ -147,20 +139,12 @@ class TrialRecorder:
     def _give_name(self) -> None:
         with writing(self.final):
             self.partial.rename(self.final)
-            _sync_directory(self.final.parent)
+            sync(self.final.parent)
 
     def _files(self) -> tuple[str, ...]:
         """Raw output may be removed later to save space; everything else is needed."""
         names = (p.relative_to(self.partial) for p in self.partial.rglob("*") if p.is_file())
         return tuple(sorted(name.as_posix() for name in names if "raw" not in name.parts))
-
-    def _sync_files(self) -> None:
-        for path in self.partial.rglob("*"):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
 
 @dataclass
@@ -211,8 +195,7 @@ class CampaignDirectory:
             if source_text is not None:
                 write_atomically(out / "campaign.yaml", source_text)
             directory = cls(out, record, lock, made if is_new else None)
-            directory._make_folders()
-            directory._keep(sources or {})
+            directory._make_folders(sources or {})
             directory._set_interrupted_aside()
             directory._forget_all_running()
         except BaseException:
@@ -220,17 +203,12 @@ class CampaignDirectory:
             raise
         return directory
 
-    def _make_folders(self) -> None:
+    def _make_folders(self, sources: Mapping[str, bytes]) -> None:
         with writing(self.path):
-            for name in ("trials", "interrupted"):
+            for name in ("trials", "interrupted", *(["source"] if sources else [])):
                 (self.path / name).mkdir(exist_ok=True)
-
-    def _keep(self, sources: Mapping[str, bytes]) -> None:
-        for name, content in sources.items():
-            path = self.path / "source" / name
-            with writing(path):
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(content)
+            for name, content in sources.items():
+                (self.path / "source" / name).write_bytes(content)
 
     def _set_interrupted_aside(self) -> None:
         """Partial trials of a killed run are kept for inspection, but are no trials."""
@@ -380,10 +358,6 @@ class CampaignDirectory:
     def media(self) -> tuple[MediumRecord, ...]:
         return read_media(FolderSource(self.path))
 
-    def crashes(self) -> tuple[CrashRecord, ...]:
-        """Every finished crash trial."""
-        return read_crashes(FolderSource(self.path))
-
     def decisions(self) -> tuple[DecisionRecord, ...]:
         return read_decisions(FolderSource(self.path))
 
@@ -471,12 +445,7 @@ def is_locked(directory: str) -> bool:
 
 
 def _record_of(
-    out: Path,
-    campaign: Campaign,
-    origin: Origin,
-    paired: bool,
-    rejected: Mapping[str, int],
-    sources: Mapping[str, str],
+    out: Path, campaign: Campaign, origin: Origin, paired: bool, rejected: Mapping[str, int], sources: Mapping[str, str]
 ) -> CampaignRecord:
     path = out / "campaign.json"
     if not path.exists():

@@ -11,18 +11,22 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import shutil
+import zipfile
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
-from pgstrata.record.parquet_file import FLOAT, TEXT, Column, open_parquet, render_parquet
+from pgstrata.errors import writing
+from pgstrata.record.parquet import FLOAT, TEXT, Column, open_parquet, render_parquet
 from pgstrata.record.reader import CampaignData, TrialData
-from pgstrata.record.source import MAX_MEMBER_BYTES
-from pgstrata.spec.campaign import Campaign
+from pgstrata.record.source import MAX_MEMBER_BYTES, FolderSource
+from pgstrata.spec.campaign import Campaign, far_hosts
 from pgstrata.spec.dask_cluster import DASK, parse_cluster
 from pgstrata.spec.expand import slug
-from pgstrata.spec.hosts.host_slice import far_hosts
 from pgstrata.spec.layers.kind import Device
 from pgstrata.spec.scripts import render_scripts
 
@@ -315,10 +319,46 @@ def bundled_names(data: CampaignData, *, redacted: bool) -> Iterator[str]:
     source = data.source
     yield from (name for name in (*_OWN, *(() if redacted else _WRITTEN)) if source.has(name))
     for trial in (*sorted(t.folder for t in data.trials), *sorted(c.folder for c in data.crashes)):
-        yield from (name for name in source.below(trial) if not redacted or _is_redactable(name))
+        yield from (
+            name
+            for name in source.below(trial)
+            if not redacted or (name.endswith(_FORMATS) and "raw" not in name.split("/"))
+        )
     if not redacted:
         yield from source.below("source")
 
 
-def _is_redactable(name: str) -> bool:
-    return name.endswith(_FORMATS) and "raw" not in name.split("/")
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""The first moment that a zip can hold."""
+
+
+def write_record(
+    path: Path, data: CampaignData, redaction: Redaction | None = None, only: Container[str] | None = None
+) -> int:
+    """Writes the record of a campaign, or `only` these files of it, to a new zip; returns the number of its files."""
+    source, count = data.source, 0
+    with writing(path), zipfile.ZipFile(path, "w") as archive:
+        for name in bundled_names(data, redacted=redaction is not None):
+            if only is not None and name not in only:
+                continue
+            with source.open_own(name) if isinstance(source, FolderSource) else source.open(name) as file:
+                if redaction is None:
+                    _put(archive, name, cast("BinaryIO", file))
+                else:
+                    _put(archive, redaction.text(name), BytesIO(redaction.member(name, file.read(MAX_MEMBER_BYTES))))
+            count += 1
+    return count
+
+
+def add_members(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
+    """Adds files that were made of the record."""
+    with writing(path), zipfile.ZipFile(path, "a") as archive:
+        for name, content in members:
+            _put(archive, name, BytesIO(content))
+
+
+def _put(archive: zipfile.ZipFile, name: str, file: BinaryIO) -> None:
+    member = zipfile.ZipInfo(name, _LONG_AGO)
+    member.compress_type = zipfile.ZIP_DEFLATED
+    with archive.open(member, "w", force_zip64=True) as out:
+        shutil.copyfileobj(file, out)

@@ -48,14 +48,14 @@ Times `t_s` are seconds since the start of the measured pgbench run, by the cloc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import isfinite
+from statistics import median
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pgstrata.record.others_use import ClientUse, OthersUse
-from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.campaign import Campaign, Slices, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
@@ -106,6 +106,56 @@ class Record(BaseModel):
     """Base of everything in a campaign directory: readers ignore keys that a later version added."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class OthersUse(Record):
+    """Processor time of the server's host that others took during a run, or a turn of it, in seconds."""
+
+    used_s: float = Field(ge=0)
+    """The time of other programs on the host."""
+    stolen_s: float = Field(ge=0)
+    """Withheld by the hypervisor."""
+    elapsed_s: float = Field(ge=0)
+    processors: int = Field(ge=0)
+
+    def __add__(self, other: OthersUse) -> OthersUse:
+        return OthersUse(
+            used_s=self.used_s + other.used_s,
+            stolen_s=self.stolen_s + other.stolen_s,
+            elapsed_s=self.elapsed_s + other.elapsed_s,
+            processors=max(self.processors, other.processors),
+        )
+
+
+class ClientUse(Record):
+    """Work of a client on a host of its own during a run, and the network between."""
+
+    host: str
+    busy_s: float = Field(ge=0)
+    """Processor time of everything on that host."""
+    elapsed_s: float = Field(ge=0)
+    processors: int = Field(ge=0)
+    round_trip_ms: float | None = Field(None, ge=0)
+    """Median time of an empty statement before the run."""
+
+
+class ScriptRun(Record):
+    """One script of a mix, or one statement of a load, in a run; in slices, the sums of a stack's turns.
+
+    Threads of pgbench count scripts without a lock, so that a few transactions are missing here.
+    """
+
+    name: str
+    """The builtin script, the file without folder and ending, or the statement without its literals."""
+    weight: int | None = Field(None, ge=0)
+    transactions: int = Field(ge=0)
+    tps: float = Field(ge=0, le=1e12)
+    failed: int = Field(0, ge=0)
+    skipped: int = Field(0, ge=0)
+    latency_avg_ms: float | None = None
+    latency_stddev_ms: float | None = None
+    percentiles_ms: dict[str, float] = {}
+    """`p50`, `p99`, ...: from the log of single transactions, where there is one."""
 
 
 class CampaignRecord(Record):
@@ -433,3 +483,35 @@ class DecisionRecord(Record):
     """The stacks of the block stand side by side and take turns; none if they run one after the other."""
     budget_notice: str = ""
     """At the end: the later stage that did not fit into the budget."""
+
+
+TRIAL_COLUMNS = ("stack", "block", "position", "stage", "trial", "status", "reason")
+CELL_COLUMNS = ("script", "scale", "clients", "rate_tps")
+RESULT_COLUMNS = (
+    "duration_s", "transactions", "tps", "latency_avg_ms", "latency_stddev_ms", "initial_connection_ms", "lag_avg_ms",
+    "failed", "retried", "skipped", "late", "wal_bytes", "checkpoints", "open_loop",
+)  # fmt: skip
+"""Fields of `CellResult`."""
+PERCENTILES = ("p50", "p95", "p99", "p999")
+PERCENTILE_COLUMNS = tuple(f"latency_{p}_ms" for p in PERCENTILES)
+LOAD_COLUMNS = ("load", "load_s", "space_physical_bytes", "space_database_bytes")
+FIRST_COLUMNS = (*TRIAL_COLUMNS, *CELL_COLUMNS, *RESULT_COLUMNS, *PERCENTILE_COLUMNS, *LOAD_COLUMNS)
+"""Columns that tables of earlier versions begin with."""
+DURABILITY = "durability"
+"""The class of the stack, as its campaign knew it."""
+COLUMNS = (*FIRST_COLUMNS, DURABILITY)
+"""In this order; further metrics follow."""
+METRIC_PREFIX = "metric:"
+"""Before a further metric that is called like one of the columns."""
+
+
+def metric_column(name: str) -> str:
+    """The column of a further metric."""
+    return f"{METRIC_PREFIX}{name}" if name in COLUMNS or name.startswith(METRIC_PREFIX) else name
+
+
+def report_interval_s(t_s: Sequence[float]) -> int:
+    """Seconds between the progress lines of a run (`pgbench --progress`), by the median; 1 for fewer than two lines."""
+    if len(t_s) < 2:
+        return 1
+    return max(1, round(median(b - a for a, b in pairwise(t_s))))

@@ -15,7 +15,7 @@ from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.findings import Findings
 from pgstrata.errors import PreflightError, UsageError, extra
 from pgstrata.record.reader import CampaignData, CellData, TrialData
-from pgstrata.record.run_columns import (
+from pgstrata.record.schema import (
     CELL_COLUMNS,
     COLUMNS,
     PERCENTILE_COLUMNS,

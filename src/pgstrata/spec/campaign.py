@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.checks import (
-    Refused,
     refuse_client,
     refuse_far_nodes,
     refuse_keep,
@@ -22,11 +21,69 @@ from pgstrata.spec.crash_request import CrashRequest, refuse_crash
 from pgstrata.spec.dask_cluster import DASK, parse_cluster
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.hosts.lab import LabMachine
-from pgstrata.spec.model import DurationS, Fraction, Model, Name
-from pgstrata.spec.price import Prices
-from pgstrata.spec.stack import Stack
-from pgstrata.spec.tuning import Tuning
+from pgstrata.spec.layers.not_built import Existing
+from pgstrata.spec.model import DurationS, Fraction, Model, Name, Refused
+from pgstrata.spec.stack import PRIMARY, Postgres, Stack, Standby, Topology, Volume
 from pgstrata.spec.workload import Cell, Workload
+
+
+class Prices(Model):
+    """Prices an hour of the host and of the devices below each stack."""
+
+    currency: Name = Field(min_length=1, max_length=8, description="any text, as EUR or $; figures are not converted")
+    host: float = Field(0.0, ge=0, description="an hour of the host")
+    stacks: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        min_length=1, description="an hour of the devices of each stack, by its name; a stack left out has no cost"
+    )
+    rate: float | None = Field(
+        None, gt=0, description="transactions a second to provide: the capacity stage then tells the cheapest stack"
+    )
+
+    def per_hour(self, stack: str) -> float | None:
+        """Return the price of host and devices; None for a stack without a price."""
+        own = self.stacks.get(stack)
+        return None if own is None else self.host + own
+
+
+def cost_of_million(per_hour: float, tps: float | None) -> float | None:
+    """Return the price of 10^6 transactions, `per_hour / 3600 * 10^6 / tps`; None if the throughput is unknown."""
+    return None if tps is None or not tps > 0 else per_hour / 3600 * 1e6 / tps
+
+
+LEAST_FACTORS, MOST_FACTORS = 2, 23
+
+
+class Factor(Model):
+    """One thing that may be set in two ways: the start, and the change that is asked about."""
+
+    name: Name = Field(description="what tables call it")
+    levels: tuple[Name, Name] = Field(description="names of the start and of the change")
+    changes: tuple[dict[str, Any], dict[str, Any]] = Field(description="what each level changes of the stack")
+    source: str = Field("", description="who recommends the change")
+    cost: str = Field("", description="what the change may cost")
+
+
+class Tuning(Model):
+    """Factors and design of a screening."""
+
+    base: dict[str, Any] = Field(description="the stack, before any level")
+    factors: tuple[Factor, ...] = Field(
+        min_length=LEAST_FACTORS, max_length=MOST_FACTORS, description="what may be changed"
+    )
+    rows: dict[str, tuple[bool, ...]] = Field(
+        description="of each stack: true where a factor, in order, has its second level"
+    )
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Tuning:
+        names = [factor.name for factor in self.factors]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two factors have the same name: {sorted(n for n in names if names.count(n) > 1)[0]}")
+        for name, row in self.rows.items():
+            if len(row) != len(names):
+                raise ValueError(f"row {name!r} has {len(row)} levels of {len(names)} factors")
+        return self
+
 
 MOST_HOSTS = 1000
 MOST_BLOCKS = 10_000
@@ -301,3 +358,52 @@ class Trial(Model):
     slices: Slices | None = Field(None, description="the trial's turns; none if it runs alone")
     host: str = Field("", description="of a campaign on several hosts, the one that this trial's block is of")
     workload_seed: int = Field(description="pgbench --random-seed, the same for all stacks of a block")
+
+
+_OF_ALL = {"synchronous_standby_names": "", "stale_reads": 0.0, "acknowledgements": 0.0}
+"""Settings that are of the whole cluster, and would name nodes that a part does not have."""
+
+
+def part_of(stack: Stack, host: str) -> Stack:
+    """The nodes on `host` (empty: the primary's), with their volumes, as a stack; the whole one where nothing is
+    elsewhere."""
+    cluster = stack.topology
+    if cluster is None or not cluster.far_hosts:
+        return stack
+    names = [name for name in cluster.standby_names if cluster.host_of(name) == host]
+    standbys = [_alone(cluster, stack, name) for name in names]
+    if not host:
+        return stack.model_copy(update={"topology": _with(cluster, standbys)})
+    first, *others = standbys
+    topology = _with(cluster, others).model_copy(update={"archive": None, "pooler": None})
+    return stack.model_copy(update={"data": first.data, "wal": first.wal, "topology": topology})
+
+
+def _alone(cluster: Topology, stack: Stack, name: str) -> Standby:
+    """A standby that says itself what it sits on, and follows the first node of its part."""
+    volumes = cluster.standby_volumes(stack.own_volumes, name)
+    return Standby(data=volumes["data"], wal=volumes.get("wal"), upstream=PRIMARY)
+
+
+def _with(cluster: Topology, standbys: list[Standby]) -> Topology:
+    return cluster.model_copy(update={**_OF_ALL, "standbys": tuple(standbys)})
+
+
+def part_of_campaign(campaign: Campaign, host: str) -> Campaign:
+    """The parts of all stacks that have nodes on `host`, or their programs on that of the client."""
+    if host and host == campaign.client:
+        stacks = tuple(_programs_of(s) for s in campaign.stacks)
+    else:
+        stacks = tuple(part_of(s, host) for s in campaign.stacks if not host or host in s.far_hosts)
+    return campaign.model_copy(update={"stacks": stacks})
+
+
+def far_hosts(campaign: Campaign) -> tuple[str, ...]:
+    """Hosts of nodes and of the client besides the campaign's own, each once."""
+    nodes = (host for stack in campaign.stacks for host in stack.far_hosts)
+    return tuple(dict.fromkeys(filter(None, (*nodes, campaign.client))))
+
+
+def _programs_of(stack: Stack) -> Stack:
+    source = {name: getattr(stack.postgresql, name) for name in ("installation", "major", "source")}
+    return Stack(name=stack.name, data=Volume(fs=Existing(path="/")), postgresql=Postgres(**source))

@@ -11,20 +11,13 @@ from typing import TYPE_CHECKING
 
 from pgstrata.spec.hosts.lab import LAB, RUNNING_LAB
 from pgstrata.spec.layers.media import MediaDevice
-from pgstrata.spec.layers.server import RunningServer
+from pgstrata.spec.layers.not_built import RunningServer
+from pgstrata.spec.model import Refused
 
 if TYPE_CHECKING:
     from pgstrata.spec.campaign import Campaign
     from pgstrata.spec.hosts.lab import LabMachine
     from pgstrata.spec.stack import Stack, Volume
-
-
-class Refused(ValueError):
-    """An invalid combination; `hint` names a valid one."""
-
-    def __init__(self, text: str, hint: str) -> None:
-        super().__init__(text)
-        self.hint = hint
 
 
 def volume_problem(volume: Volume, *, device_given: bool) -> str | None:

@@ -7,8 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from pgstrata.spec.checks import Refused
-from pgstrata.spec.model import DurationS, Model
+from pgstrata.spec.model import DurationS, Model, Refused
 from pgstrata.spec.stack import Stack
 
 Rejoin = Literal["rewind", "backup"]
@@ -157,7 +156,7 @@ class CrashRequest(Model):
 def refuse_crash(request: CrashRequest, stacks: Sequence[Stack]) -> None:
     """Raise if no stack of the campaign supports the requested crash trials."""
     clusters = [stack for stack in stacks if stack.topology is not None]
-    refuse_together(request.given, as_key, cluster=bool(clusters))
+    refuse_together(request.given, "crash.{}".format, cluster=bool(clusters))
     problems = {stack.name: node_problem(stack, request.gone) for stack in clusters}
     if problems and all(problems.values()):
         name, problem = next(iter(problems.items()))
@@ -178,10 +177,6 @@ def fault_problem(stack: Stack, request: CrashRequest) -> str:
             "where the pages of a table lie is known on one disk that is overwritten in place, and it has no such disk"
         )
     return ""
-
-
-def as_key(name: str) -> str:
-    return f"crash.{name}"
 
 
 def as_option(name: str) -> str:
@@ -214,8 +209,7 @@ def refuse_together(given: Collection[str], spelt: Spelling, *, cluster: bool) -
             )
     elif others := [*_each(among(OF_POWER_CUTS), "power cuts"), *_each(among(OF_ONE_SERVER), "those of one server")]:
         raise Refused(
-            f"of clusters nodes are lost: {', '.join(others)}",
-            f"all nodes lose power at once: {spelt('power')}",
+            f"of clusters nodes are lost: {', '.join(others)}", f"all nodes lose power at once: {spelt('power')}"
         )
 
 

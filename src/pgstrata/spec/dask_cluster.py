@@ -10,9 +10,8 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.checks import Refused
-from pgstrata.spec.hosts.ssh_target import parse_target
-from pgstrata.spec.model import Model
+from pgstrata.spec.hosts.targets import parse_target
+from pgstrata.spec.model import Model, Refused
 
 DASK = "dask:"
 _TLS_ADDRESS = re.compile(r"tls://(?:\[[0-9A-Fa-f:.%\w]+\]|[^-:/@\s\[\]][^:/@\s\[\]]*):(?P<port>[0-9]{1,5})")

@@ -21,7 +21,7 @@ from pgstrata.spec.durability_class import (
     BackingFs,
     Promises,
 )
-from pgstrata.spec.file.postgresql_conf import conf_lines
+from pgstrata.spec.server_settings import conf_lines
 from pgstrata.spec.stack import PRIMARY, Stack, Volume
 
 ANY = "any"
@@ -53,7 +53,9 @@ def durability_class(
     known.
     """
     known = grounds or {}
-    settings = parse_configuration(configuration or "") | _lower(stack.postgresql.settings)
+    settings = parse_configuration(configuration or "") | {
+        k.lower(): v.strip().strip("'\"").lower() for k, v in stack.postgresql.settings.items()
+    }
     if stack.topology is not None and stack.topology.synchronous_commit is not None:
         settings["synchronous_commit"] = stack.topology.synchronous_commit
     findings = [
@@ -120,10 +122,6 @@ def is_off(value: str | None) -> bool:
     if text.startswith("o"):
         return len(text) > 1 and "off".startswith(text)
     return text == "0" or (text != "" and ("false".startswith(text) or "no".startswith(text)))
-
-
-def _lower(settings: dict[str, str]) -> dict[str, str]:
-    return {k.lower(): v.strip().strip("'\"").lower() for k, v in settings.items()}
 
 
 def _of_postgres(stack: Stack, settings: dict[str, str], grounds: Mapping[str, BackingFs], *, read: bool) -> Promises:

@@ -10,6 +10,14 @@ from pgstrata.spec.printable import plain_name
 from pgstrata.spec.units import parse_duration_s, parse_fraction, parse_size_bytes
 
 
+class Refused(ValueError):
+    """An invalid value or combination; `hint` names a valid one."""
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(text)
+        self.hint = hint
+
+
 class Model(BaseModel):
     """Base of all frozen models of the specification."""
 

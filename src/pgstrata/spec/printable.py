@@ -18,7 +18,9 @@ _FORMULA = re.compile(r"[=+\-@\t\r]")
 
 def printable(text: str) -> str:
     """Control and format characters (ESC, C1, changes of writing direction) as `\\x1b`; line ends and tabs stay."""
-    return text if text.isprintable() else "".join(c if _is_shown(c) else _escaped(c) for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or _is_plain(c) else c.encode("unicode_escape").decode() for c in text)
 
 
 def one_line(text: str) -> str:
@@ -26,12 +28,8 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.splitlines()))
 
 
-def _is_shown(character: str) -> bool:
-    return character in "\n\t" or character.isprintable() or unicodedata.category(character) == "Zs"
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+def _is_plain(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
 def spreadsheet_text(text: str) -> str:
@@ -50,7 +48,7 @@ def plain_name(text: str) -> str:
         raise ValueError("a name must not be empty")
     if len(text) > LONGEST_NAME:
         raise ValueError(f"a name of {len(text)} characters is longer than {LONGEST_NAME}")
-    if not all(c.isprintable() or unicodedata.category(c) == "Zs" for c in text):
+    if not all(map(_is_plain, text)):
         raise ValueError(f"{text!r} holds a line break or another control character")
     return text
 

@@ -14,16 +14,13 @@ from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign, Runs, Slices
-from pgstrata.spec.drivers.kind import Driver
-from pgstrata.spec.drivers.registry import default_driver
-from pgstrata.spec.expand import slug, with_aa
+from pgstrata.spec.drivers import Driver, default_driver
+from pgstrata.spec.expand import planned_slices, slug, why_whole, with_aa
 from pgstrata.spec.file.files import resolve_stack_files, resolve_workload_files
 from pgstrata.spec.file.problems import explain
-from pgstrata.spec.file.resolve import stack_from_mapping, takes_device
 from pgstrata.spec.layers.kind import Device, Filesystem
-from pgstrata.spec.notation.stack import parse_stack_mapping
+from pgstrata.spec.notation.stack import parse_stack_mapping, stack_from_mapping, takes_device
 from pgstrata.spec.server_settings import stack_setting_problems
-from pgstrata.spec.side_by_side import planned_slices, why_whole
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration
 from pgstrata.spec.workload import Workload
@@ -77,6 +74,16 @@ class QuickDesign:
     duration_s: float
     warmup_s: float
     fresh_blocks: int
+
+    def load(self, clients: int) -> dict[str, Any]:
+        """Return the keys of `workload:` that follow from it."""
+        return {
+            "scale": (self.scale,),
+            "clients": (clients,),
+            "jobs": min(clients, 2),
+            "duration": self.duration_s,
+            "warmup": self.warmup_s,
+        }
 
 
 def overhead_s(scale: int, *, fresh: bool) -> float:
@@ -216,7 +223,7 @@ class _Asked:
         """The number of slices that shows the smallest differences, at a scale with room for the clients if there is
         one; whole runs where the time is too short."""
         found, share_s = [], WHOLE_RUN_SHARE * self.minutes * 60.0 / self.stacks
-        for slices in map(_slices, SLICE_COUNTS if self.stacks > 1 else ()):
+        for slices in (Slices(count=count) for count in (SLICE_COUNTS if self.stacks > 1 else ())):
             shows = partial(self.shows, slices=slices)
             whole_s = max(slices.measured_s, float(min(WHOLE_RUN_S, share_s // 1)))
             with suppress(UsageError):
@@ -246,10 +253,6 @@ def _can_take_turns(stacks: Sequence[Stack], host: str) -> bool:
     return not why_whole(
         Campaign.model_construct(name="quick", stacks=tuple(stacks), host=host, runs=runs, workload=SHORT_RUNS)
     )
-
-
-def _slices(count: int) -> Slices:
-    return Slices(count=count)
 
 
 def quick_campaign(
@@ -309,11 +312,7 @@ def quick_campaign(
         "stacks": tuple(built),
         "workload": {
             "tablespace": None if own else _only_tablespace(built),
-            "scale": (design.scale,),
-            "clients": (clients or CLIENTS,),
-            "jobs": min(clients or CLIENTS, 2),
-            "duration": design.duration_s,
-            "warmup": design.warmup_s,
+            **design.load(clients or CLIENTS),
             **(workload or {}),
         },
         "runs": dict(zip(("design", "slices"), layout, strict=True))

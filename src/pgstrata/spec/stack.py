@@ -13,14 +13,14 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pgstrata.spec.checks import Refused, stack_problem, volume_problem
+from pgstrata.spec.checks import stack_problem, volume_problem
 from pgstrata.spec.durability_class import Parity
 from pgstrata.spec.hosts.reached import private_address, reached_host
+from pgstrata.spec.layers.devices import LoopDevice
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
-from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.spec.layers.registry import register_kinds
-from pgstrata.spec.model import DurationS, Fraction, Model, Name
+from pgstrata.spec.model import DurationS, Fraction, Model, Name, Refused
 from pgstrata.spec.quorum import Quorum, parse_quorum
 from pgstrata.spec.server_settings import initdb_problem
 
@@ -132,8 +132,7 @@ class Postgres(Model):
         description="system packages, or the PostgreSQL that comes with pgstrata; by default system before embedded",
     )
     installation: str | None = Field(
-        None,
-        description="the folder of a build (with bin/postgres in it), on the host: a minor, a patched server",
+        None, description="the folder of a build (with bin/postgres in it), on the host: a minor, a patched server"
     )
     data_checksums: bool | None = Field(None, description="by default as initdb of that version does")
     initdb: tuple[str, ...] = Field(

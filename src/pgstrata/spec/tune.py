@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign import Campaign, Runs
+from pgstrata.spec.campaign import Campaign, Runs, Tuning
 from pgstrata.spec.expand import slug
 from pgstrata.spec.file.factors import load_tuning, tuned_stack
 from pgstrata.spec.quick import (
@@ -18,6 +17,7 @@ from pgstrata.spec.quick import (
     PLANNED_SHARE,
     QUICK_CRASH,
     SCALES,
+    QuickDesign,
     Shows,
     checked_campaign,
     extended,
@@ -25,7 +25,6 @@ from pgstrata.spec.quick import (
     plan_design,
 )
 from pgstrata.spec.screening import START, Row
-from pgstrata.spec.tuning import Tuning
 from pgstrata.spec.units import render_duration
 
 SCREENING_SHARE = 0.7
@@ -44,16 +43,7 @@ def confirmation_name(tuning: Tuning, levels: Row) -> str:
     return slug(f"confirmation {' '.join(changed)}")
 
 
-@dataclass(frozen=True)
-class ScreeningPlan:
-    """The use of a budget by a screening."""
-
-    scale: int
-    blocks: int
-    duration_s: float
-
-
-def plan_screening(rows: int, minutes: float, scale: int | None = None) -> ScreeningPlan:
+def plan_screening(rows: int, minutes: float, scale: int | None = None) -> QuickDesign:
     """The largest scale that leaves time for the least blocks, then as many blocks as long runs allow. UsageError with
     the minutes that would do."""
     scales = (scale,) if scale else SCALES
@@ -70,10 +60,12 @@ def plan_screening(rows: int, minutes: float, scale: int | None = None) -> Scree
     )
 
 
-def _filled(rows: int, minutes: float, scale: int, blocks: int) -> ScreeningPlan | None:
+def _filled(rows: int, minutes: float, scale: int, blocks: int) -> QuickDesign | None:
     each_s = PLANNED_SHARE * SCREENING_SHARE * minutes * 60.0 / (rows * blocks)
     duration_s = float(int(each_s - overhead_s(scale, fresh=False) - MIN_WARMUP_S))
-    return ScreeningPlan(scale, blocks, min(duration_s, MAX_DURATION_S)) if duration_s >= MIN_DURATION_S else None
+    if duration_s < MIN_DURATION_S:
+        return None
+    return QuickDesign(scale, blocks, min(duration_s, MAX_DURATION_S), MIN_WARMUP_S, fresh_blocks=0)
 
 
 def tune_campaign(
@@ -98,7 +90,6 @@ def tune_campaign(
     if begun is not None and begun.tuning == tuning:
         return _lengthened(begun, len(tuning.rows), SCREENING_SHARE * minutes * 60.0)
     plan = plan_screening(len(tuning.rows), minutes, scale)
-    count = clients or CLIENTS
     return checked_campaign(
         {
             "name": f"tune {' '.join(stack.split())}",
@@ -106,19 +97,12 @@ def tune_campaign(
             "host": host,
             "scratch": scratch,
             "stacks": tuple(tuned_stack(tuning, row, name) for name, row in tuning.rows.items()),
-            "workload": {
-                "scale": (plan.scale,),
-                "clients": (count,),
-                "jobs": min(count, 2),
-                "duration": plan.duration_s,
-                "warmup": MIN_WARMUP_S,
-                **(workload or {}),
-            },
+            "workload": {**plan.load(clients or CLIENTS), **(workload or {})},
             "runs": {
                 "blocks": plan.blocks,
                 "budget": SCREENING_SHARE * minutes * 60.0,
                 "design": "whole",
-                "fresh_blocks": 0,
+                "fresh_blocks": plan.fresh_blocks,
             },
             "goal": {"kind": "against", "against": START, "margin": margin},
             "tuning": tuning,

@@ -11,15 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.checks import Refused
-from pgstrata.spec.drivers.kind import Driver
-from pgstrata.spec.drivers.registry import default_driver, register_drivers
+from pgstrata.spec.drivers import Driver, default_driver
 from pgstrata.spec.hosts.reached import LoadClient
-from pgstrata.spec.model import DurationS, Model, Name
+from pgstrata.spec.model import DurationS, Model, Name, Refused
 from pgstrata.spec.printable import LONGEST_NAME, plain_name
 from pgstrata.spec.scripts import Script, joined, parse_scripts, short_scripts
-
-register_drivers()
 
 LONGEST_ID = 60
 """Maximum characters of a script's name in the name of a cell's folder, which may take 255 bytes."""

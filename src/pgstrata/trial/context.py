@@ -14,9 +14,17 @@ from pgstrata.postgres.pooler import PgBouncer, Pgpool, Pooler, Sent
 from pgstrata.postgres.server import Listening, Server, ServerDirectories
 from pgstrata.postgres.standby import PRIMARY_PASSFILE, render_access
 from pgstrata.probe.acknowledged import Acknowledgements, Stale
-from pgstrata.record.others_use import ClientUse, OthersUse
 from pgstrata.record.recorder import TrialRecorder
-from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecord, SliceResult, SpaceRecord
+from pgstrata.record.schema import (
+    AttestedRecord,
+    ClientUse,
+    DiskUse,
+    Moment,
+    OthersUse,
+    SettingRecord,
+    SliceResult,
+    SpaceRecord,
+)
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.stack import PRIMARY, Stack
 from pgstrata.spec.workload import Cell, Workload

@@ -16,9 +16,8 @@ from pgstrata.host.facts.gather import gather
 from pgstrata.host.protocol import Host, HostLost
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
-from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.campaign import Campaign, part_of_campaign
 from pgstrata.spec.expand import block_trials
-from pgstrata.spec.hosts.host_slice import part_of_campaign
 from pgstrata.stack.journal import clean, journal_directory
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.events import Notice, Tell

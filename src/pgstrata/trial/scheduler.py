@@ -15,10 +15,9 @@ from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from pgstrata.host.protocol import HostLost
-from pgstrata.record.decision import COMPARISON, Decision, Observation, Policy, Stage
+from pgstrata.record.decision import COMPARISON, Decision, Observation, Policy, Stage, round_trials
 from pgstrata.record.reader import TrialData, place
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.rounds import round_trials
 from pgstrata.record.schema import DecisionRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Slices, Trial
 from pgstrata.trial.events import BlockBegun, Notice, Tell, TrialEnded, TrialSkipped

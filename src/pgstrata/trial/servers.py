@@ -35,7 +35,7 @@ from pgstrata.record.schema import (
     TrialVerdict,
 )
 from pgstrata.spec.campaign import Campaign, Trial
-from pgstrata.spec.layers.server import NOT_ATTESTED, RunningServer
+from pgstrata.spec.layers.not_built import NOT_ATTESTED, RunningServer
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.build import StepRunner
 from pgstrata.stack.step import PlannedCommand, Step

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError
+from pgstrata.record.decision import begun_rounds, round_trials
 from pgstrata.record.reader import (
     CampaignData,
     TrialData,
@@ -32,7 +33,6 @@ from pgstrata.record.reader import (
     without_collection,
 )
 from pgstrata.record.recorder import is_locked
-from pgstrata.record.rounds import begun_rounds, round_trials
 from pgstrata.record.schema import RUNNING, CampaignRecord, DecisionRecord, EventRecord
 from pgstrata.record.source import FolderSource
 from pgstrata.spec.campaign import Trial

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import Capability
 from pgstrata.host.protocol import Command, Completed
-from pgstrata.spec.drivers.kind import Driver
+from pgstrata.spec.drivers import Driver
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.target import Target
 from pgstrata.workload.tool_run import Row, ToolRun

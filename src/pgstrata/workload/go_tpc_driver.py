@@ -10,8 +10,7 @@ from typing import ClassVar
 from pgstrata.errors import PgstrataError, TrialError
 from pgstrata.host.capabilities import Capability, Need, always
 from pgstrata.host.protocol import Command, Completed
-from pgstrata.spec.drivers.go_tpc import GoTpc
-from pgstrata.spec.drivers.kind import Driver
+from pgstrata.spec.drivers import Driver, GoTpc
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.driver import DataRequest, LoadDriver, RunOutput, RunRequest, run_timeout_s
 from pgstrata.workload.go_tpc_output import parse_runs, parse_seconds

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Completed
-from pgstrata.spec.drivers.kind import Driver
-from pgstrata.spec.drivers.pgbench import Pgbench
-from pgstrata.spec.file.scripts import commands_of
+from pgstrata.spec.drivers import Driver, Pgbench
+from pgstrata.spec.file.files import commands_of
 from pgstrata.spec.printable import LONGEST_NAME
 from pgstrata.spec.scripts import FIRST_MAJOR_OF, Script, render_scripts
 from pgstrata.spec.workload import Cell, Workload

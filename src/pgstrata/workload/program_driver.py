@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability, Need, program_path
 from pgstrata.host.protocol import Command, Completed, Host
-from pgstrata.spec.drivers.kind import Driver
-from pgstrata.spec.drivers.program import Program, Result, fill_places
+from pgstrata.spec.drivers import Driver, Program, Result, fill_places
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.driver import (
     DataRequest,

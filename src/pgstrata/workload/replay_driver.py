@@ -10,8 +10,7 @@ from pgstrata.errors import PgstrataError, parser_of
 from pgstrata.host.capabilities import Capability, Need
 from pgstrata.host.delivery import BUILDING, LOAD_PROGRAM, OWN
 from pgstrata.host.protocol import Command, Host
-from pgstrata.spec.drivers.kind import Driver
-from pgstrata.spec.drivers.replay import Replay
+from pgstrata.spec.drivers import Driver, Replay
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.driver import DataRequest, LoadDriver, RunOutput, RunRequest, run_timeout_s
 from pgstrata.workload.tool_run import ToolRun

@@ -9,8 +9,7 @@ from typing import ClassVar
 from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability, everywhere, program
 from pgstrata.host.protocol import Command
-from pgstrata.spec.drivers.kind import Driver
-from pgstrata.spec.drivers.sysbench import ROWS, Sysbench
+from pgstrata.spec.drivers import ROWS, Driver, Sysbench
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.driver import DataRequest, LoadDriver, RunOutput, RunRequest, run_timeout_s
 from pgstrata.workload.program_driver import BOUNDED, PREPARE_TIMEOUT_S, excerpt

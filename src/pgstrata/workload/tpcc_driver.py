@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import Command, Completed
-from pgstrata.spec.drivers.kind import Driver
-from pgstrata.spec.drivers.tpcc import Tpcc
+from pgstrata.spec.drivers import Driver, Tpcc
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.driver import DataRequest, LoadDriver, LoadTimes, RunOutput, RunRequest
 from pgstrata.workload.pgbench import PgbenchDriver

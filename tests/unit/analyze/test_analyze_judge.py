@@ -26,17 +26,16 @@ from pgstrata.analyze.campaign.statements import (
 )
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings
 from pgstrata.importers.csv_runs import import_csv
-from pgstrata.record.others_use import OthersUse
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CampaignData, TrialData, read
-from pgstrata.record.schema import AttestedRecord, DecisionRecord
+from pgstrata.record.schema import AttestedRecord, DecisionRecord, OthersUse
 from pgstrata.report.sentences.statements import comparison_words, sentence
 from pgstrata.report.sentences.summary import cell_words, told
 from pgstrata.spec.campaign import Goal, Runs
 from pgstrata.spec.durability import of_class
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.devices import LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4
-from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.stack import Postgres, Stack, Volume
 from pgstrata_fake.campaigns import Shape, write_campaign
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pgstrata.analyze.campaign.evidence import busy_words, client_words
-from pgstrata.record.others_use import ClientUse, OthersUse
-from pgstrata.record.schema import CellResult
+from pgstrata.record.schema import CellResult, ClientUse, OthersUse
 from pgstrata.spec.workload import Cell
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pgstrata.analyze.why.use import script_findings
-from pgstrata.record.schema import CellResult
-from pgstrata.record.script_run import ScriptRun
+from pgstrata.record.schema import CellResult, ScriptRun
 from pgstrata.spec.workload import Cell
 
 CELL = Cell(script="a@9+b@1", scale=1, clients=1)

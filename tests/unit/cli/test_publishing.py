@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.analyze.campaign.judge import judge
-from pgstrata.cli.publishing import with_published
+from pgstrata.cli.campaign_run import with_published
 from pgstrata.record.reader import read
 from pgstrata.report.render import render
 from pgstrata_fake.campaigns import Shape, write_campaign

@@ -16,8 +16,7 @@ import pytest
 from pgstrata.crash.cluster_worker import RECORD, Clock, Marks, Node, Worker, render_lsn, signal_all, stands_still
 from pgstrata.crash.ledger_client import acknowledgement
 from pgstrata.errors import UsageError
-from pgstrata.spec.cluster_crash import are_clusters, cluster_crash_campaign
-from pgstrata.spec.crash import named_stacks
+from pgstrata.spec.crash import are_clusters, cluster_crash_campaign, named_stacks
 
 PARENT = """
 import os, sys

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pgstrata.crash.replay import ReplayedNode, replayed_nodes
-from pgstrata.spec.cluster_crash import cluster_power_campaign
-from pgstrata.spec.crash import crash_campaign, named_stacks
+from pgstrata.spec.crash import cluster_power_campaign, crash_campaign, named_stacks
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 
 CONTEXT = PlanContext(trial_id="t", scratch="/s", loop_size_bytes=1 << 30, mount_root="/m")

@@ -35,12 +35,17 @@ from pgstrata.crash.wal_model import (
     reckon,
 )
 from pgstrata.errors import TrialError
-from pgstrata.record.cluster import ClusterFound, PowerCutNodes
-from pgstrata.record.crash import CrashRecord, StateRecord, StateVerdict
-from pgstrata.record.failures import FailureRecord, Rejoined
+from pgstrata.record.crash import (
+    ClusterFound,
+    CrashRecord,
+    FailureRecord,
+    PowerCutNodes,
+    Rejoined,
+    StateRecord,
+    StateVerdict,
+)
 from pgstrata.report.sentences.crash import NODES_EXPLAINED, durability_words, explained_of, title_of, verdict_words
-from pgstrata.spec.cluster_crash import cluster_power_campaign
-from pgstrata.spec.crash import named_stacks
+from pgstrata.spec.crash import cluster_power_campaign, named_stacks
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.durability import durability_class
 from pgstrata.spec.notation.stack import parse_stack

@@ -14,7 +14,7 @@ from pgstrata.host.agent.operations import OPERATIONS
 from pgstrata.host.agent_schema import ANSWERS, WrongAnswer, checked, read_answer
 from pgstrata.host.protocol import Command, Host, HostLost
 from pgstrata.host.ssh import SshHost
-from pgstrata.spec.hosts.ssh_target import parse_target
+from pgstrata.spec.hosts.targets import parse_target
 
 EVIL = Path(__file__).with_name("evil_ssh.py")
 

@@ -10,12 +10,12 @@ from fake_host import FakeHost, completed, opening, refused
 from pgstrata.host.capabilities import FIRST
 from pgstrata.host.protocol import Completed
 from pgstrata.spec.layers.btrfs import Btrfs
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.devices import LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4
-from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.stack import Kernel, Stack, Volume

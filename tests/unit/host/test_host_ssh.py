@@ -7,7 +7,7 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.host.base import LocalHost
 from pgstrata.host.ssh import connect, explain
-from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
+from pgstrata.spec.hosts.targets import SshTarget, parse_target
 
 
 @pytest.mark.parametrize(

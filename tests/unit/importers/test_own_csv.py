@@ -17,7 +17,7 @@ from pgstrata.analyze.campaign.statements import Choice
 from pgstrata.errors import UsageError
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read
-from pgstrata.record.run_columns import COLUMNS
+from pgstrata.record.schema import COLUMNS
 from pgstrata.report.render import render_csv
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 

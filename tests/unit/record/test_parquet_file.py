@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.record.parquet_file import FLOAT, INTEGER, TEXT, open_parquet, render_parquet
+from pgstrata.record.parquet import FLOAT, INTEGER, TEXT, open_parquet, render_parquet
 
 KINDS = {"number": FLOAT, "word": TEXT}
 NUMBERS = st.none() | st.floats(allow_nan=False)

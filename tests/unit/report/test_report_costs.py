@@ -11,7 +11,7 @@ from pgstrata.analyze.campaign.statements import Capacity, CapacityBracket
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import read
 from pgstrata.report.tables.further import FurtherTable, further_tables
-from pgstrata.spec.price import Prices, cost_of_million
+from pgstrata.spec.campaign import Prices, cost_of_million
 from pgstrata_fake.campaigns import Shape, write_campaign
 
 PRICES = Prices(currency="EUR", host=0.5, stacks={"ext4": 0.1, "xfs": 0.3}, rate=900)

@@ -15,8 +15,7 @@ from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.campaign.statements import DeclaredBlocks
 from pgstrata.analyze.findings import Chosen, Comparison, Findings, PublishedFinding, StackFinding
 from pgstrata.record.reader import CampaignData, TrialData, read
-from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord
-from pgstrata.record.script_run import ScriptRun
+from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord, ScriptRun
 from pgstrata.report.html import reading_words, write_html
 from pgstrata.report.markdown import escape_markdown, render_markdown
 from pgstrata.report.render import render_csv, render_json

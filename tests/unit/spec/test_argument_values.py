@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.devices import DiskDevice
 from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.stack import Queue
 

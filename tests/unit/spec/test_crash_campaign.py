@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.cluster_crash import cluster_crash_campaign
-from pgstrata.spec.crash import INITDB, SETTINGS, crash_campaign, named_stacks
+from pgstrata.spec.crash import INITDB, SETTINGS, cluster_crash_campaign, crash_campaign, named_stacks
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.notation.stack import parse_stack, render_stack

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.cluster_crash import cluster_crash_campaign, cluster_power_campaign, untested
-from pgstrata.spec.crash import named_stacks
+from pgstrata.spec.campaign import Campaign, far_hosts, part_of
+from pgstrata.spec.crash import cluster_crash_campaign, cluster_power_campaign, named_stacks, untested
 from pgstrata.spec.crash_request import CrashRequest
-from pgstrata.spec.hosts.host_slice import far_hosts, part_of
-from pgstrata.spec.hosts.node_network import underlay_problem
+from pgstrata.spec.hosts.targets import underlay_problem
 from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Topology
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.file.campaign import load_campaign
-from pgstrata.spec.hosts.inventory import group_addresses
-from pgstrata.spec.hosts.inventory_text import MOST_NAMED, expand_hosts, parse_inventory
+from pgstrata.spec.hosts.inventory import MOST_NAMED, expand_hosts, group_addresses, parse_inventory
 
 INI = """\
 # every machine

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.campaign import Campaign, far_hosts, part_of_campaign
 from pgstrata.spec.crash import crash_campaign
-from pgstrata.spec.hosts.host_slice import far_hosts, part_of_campaign
+from pgstrata.spec.expand import why_whole
 from pgstrata.spec.notation.stack import parse_stack
-from pgstrata.spec.side_by_side import why_whole
 
 CLIENT = {"client": "ssh://root@loadgen"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.workload import Cell, Workload

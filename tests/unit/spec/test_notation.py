@@ -9,19 +9,17 @@ from stack_strategies import stacks
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.layers.btrfs import Btrfs
-from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.devices import DiskDevice, LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4
-from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.luks import Luks
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
-from pgstrata.spec.layers.zfs import Zfs
-from pgstrata.spec.layers.zvol import Zvol
+from pgstrata.spec.layers.zfs import Zfs, Zvol
 from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Stack, Volume
 

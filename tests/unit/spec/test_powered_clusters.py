@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.cluster_crash import cluster_power_campaign, nodes_in_memory, nodes_left, power_problem
-from pgstrata.spec.crash import named_stacks
+from pgstrata.spec.crash import cluster_power_campaign, named_stacks, nodes_in_memory, nodes_left, power_problem
 from pgstrata.spec.stack import Stack
 
 

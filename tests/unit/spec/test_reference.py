@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgstrata.spec.file.campaign import campaign_schema
+from pgstrata.spec.file.schema import campaign_schema
 from pgstrata_docs.campaign import render_reference
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "campaign.md"

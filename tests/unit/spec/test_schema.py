@@ -9,7 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
-from pgstrata.spec.file.campaign import campaign_schema, load_campaign
+from pgstrata.spec.file.campaign import load_campaign
+from pgstrata.spec.file.schema import campaign_schema
 
 CAMPAIGNS = Path(__file__).parents[3] / "campaigns"
 FILES = sorted(CAMPAIGNS.rglob("*.yaml"))

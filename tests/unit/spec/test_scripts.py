@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.file.campaign import load_campaign
-from pgstrata.spec.file.scripts import commands_of, resolve_scripts
+from pgstrata.spec.file.files import commands_of, resolve_scripts
 from pgstrata.spec.scripts import Script, meta_commands, mix_fault, parse_scripts, render_scripts
 from pgstrata.spec.workload import Cell, Workload, parse_definitions
 

@@ -13,7 +13,7 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.crash import named_stacks
 from pgstrata.spec.durability import durability_class
 from pgstrata.spec.expand import block_trials
-from pgstrata.spec.layers.server import RunningServer
+from pgstrata.spec.layers.not_built import RunningServer
 from pgstrata.spec.notation.stack import parse_stack, render_stack
 
 ONE, OTHER = "postgresql://app@db1:5433/main?sslmode=require", "postgresql:///main?service=other"

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from pgstrata.spec.campaign import Campaign, Slices, Trial
-from pgstrata.spec.expand import block_trials
-from pgstrata.spec.side_by_side import has_whole_run, planned_slices, why_whole
+from pgstrata.spec.expand import block_trials, has_whole_run, planned_slices, why_whole
 
 NAMES = ("ext4", "xfs")
 

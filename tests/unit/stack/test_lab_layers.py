@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fake_host import FakeHost, completed
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, Completed
-from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.devices import LoopDevice
 from pgstrata.spec.layers.luks import Luks
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md

@@ -14,7 +14,7 @@ from pgstrata.errors import PgstrataError, TrialError, UsageError
 from pgstrata.host.delivery import OWN, PROGRAM
 from pgstrata.host.facts.modelled import PATH, ModelledDisk, ask_modelled, read_modelled, render_modelled
 from pgstrata.spec.file.files import resolve_stack_files
-from pgstrata.spec.media_model import KEEP_CACHE, MODELS
+from pgstrata.spec.layers.media import KEEP_CACHE, MODELS
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.stack.block.media import AttachedCheck, StopMedia
 from pgstrata.stack.disk_counters import MediaCheck, TimingIs

@@ -8,9 +8,8 @@ from fake_host import FakeHost, completed
 from pgstrata.errors import UsageError
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.spec.layers.btrfs import Btrfs
-from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.devices import DiskDevice, LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4
-from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.stack import Kernel, Stack, Volume

@@ -6,10 +6,9 @@ import pytest
 
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.btrfs import Btrfs
-from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.devices import DiskDevice, LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.kind import Device
-from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.tmpfs import Tmpfs

@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.cluster_crash import untested
+from pgstrata.spec.crash import untested
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.workload import Cell
 from pgstrata.studies import CAMPAIGNS, Study, campaign_file, list_studies, load_study

@@ -14,7 +14,7 @@ from pgstrata.host.base import LocalHost
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.trial.events import silent
 from pgstrata.trial.executor import Executor

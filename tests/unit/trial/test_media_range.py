@@ -16,7 +16,7 @@ from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.file.files import resolve_stack_files
 from pgstrata.spec.hosts.lab import LabDisk, LabMachine
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.block.media import parse_calibration

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.plan import PlanContext, plan_stack

@@ -14,7 +14,7 @@ from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import Trusted, folder_problem, trusted
 from pgstrata.host.protocol import FileStatus, Host
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.journal import Journal, clean
 from pgstrata.trial.survey.host_survey import Site, check_scratch, make_scratch

@@ -15,8 +15,8 @@ from pgstrata.errors import PreflightError
 from pgstrata.host.base import LocalHost
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.devices import DiskDevice
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.journal import Journal, clean
@@ -103,7 +103,7 @@ from awaiting import wait_for_number
 from pgstrata.host.base import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.undo import StopProcesses

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from live_view import RunningTrial
+from pgstrata.record.decision import round_trials
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.rounds import round_trials
 from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.watch import follow

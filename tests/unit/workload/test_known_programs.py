@@ -9,8 +9,7 @@ import pytest
 from importing import FIXTURES
 from pgstrata.errors import PgstrataError, TrialError
 from pgstrata.host.protocol import Completed
-from pgstrata.spec.drivers.go_tpc import GoTpc
-from pgstrata.spec.drivers.sysbench import Sysbench
+from pgstrata.spec.drivers import GoTpc, Sysbench
 from pgstrata.spec.workload import Workload
 from pgstrata.workload.driver import DataRequest, RunOutput, RunRequest, driver_of
 from pgstrata.workload.target import Target

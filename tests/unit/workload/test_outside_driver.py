@@ -10,9 +10,9 @@ import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.expand import why_whole
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.file.schema import campaign_schema
-from pgstrata.spec.side_by_side import why_whole
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.stack.sizing import content_of
 from pgstrata.workload.driver import RunOutput, driver_of

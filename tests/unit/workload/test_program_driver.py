@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from pgstrata.errors import TrialError, UsageError
-from pgstrata.spec.drivers.program import Program
+from pgstrata.spec.drivers import Program
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.file.schema import campaign_schema
 from pgstrata.spec.workload import Workload

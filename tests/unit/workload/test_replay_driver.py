@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pgstrata.errors import PgstrataError, UsageError
-from pgstrata.record.script_run import ScriptRun
+from pgstrata.record.schema import ScriptRun
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.workload.driver import RunOutput, RunRequest, driver_of, summed

@@ -7,7 +7,7 @@ import pytest
 from pgstrata.errors import PgstrataError
 from pgstrata.host.protocol import Completed
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.drivers.tpcc import Tpcc
+from pgstrata.spec.drivers import Tpcc
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.quick import quick_campaign
 from pgstrata.spec.stack import Stack, Volume

@@ -23,7 +23,7 @@ from pgstrata.record.schema import AttestedRecord, CellResult
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.durability import Durability, durability_class, of_class
 from pgstrata.spec.durability_class import SURVIVES, UNKNOWN, BackingFs
-from pgstrata.spec.layers.imported import SAID, Imported
+from pgstrata.spec.layers.not_built import SAID, Imported
 from pgstrata.spec.printable import summarise_names
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell

@@ -46,9 +46,9 @@ from pgstrata.analyze.stats.screen import rank
 from pgstrata.analyze.why.account import explain
 from pgstrata.analyze.why.use import disk_findings, node_findings, script_findings
 from pgstrata.record.reader import CampaignData, without_collection
-from pgstrata.spec.layers.server import NOT_ATTESTED
+from pgstrata.spec.campaign import cost_of_million
+from pgstrata.spec.layers.not_built import NOT_ATTESTED
 from pgstrata.spec.notation.stack import render_stack
-from pgstrata.spec.price import cost_of_million
 from pgstrata.spec.workload import Cell
 
 

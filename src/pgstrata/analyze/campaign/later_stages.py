@@ -22,7 +22,7 @@ from pgstrata.analyze.stats.capacity import bracket, capacity_tps, least_transac
 from pgstrata.analyze.stats.comparison import seconds_by_stack
 from pgstrata.record.decision import COMPARISON, Budget, Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
-from pgstrata.spec.side_by_side import planned_slices
+from pgstrata.spec.expand import planned_slices
 from pgstrata.spec.units import render_duration
 from pgstrata.spec.workload import Cell
 

@@ -17,7 +17,7 @@ from pgstrata.analyze.stats.packed import PackedObservations
 from pgstrata.analyze.stats.trend import trend_per_hour
 from pgstrata.record.decision import Observation, OpenLoop
 from pgstrata.record.reader import CellData, TrialData
-from pgstrata.record.run_columns import report_interval_s
+from pgstrata.record.schema import report_interval_s
 
 FRESH_LOADS = ("fresh", "sql", "pg_restore")
 _FROM_RESULT = frozenset({"tps", "latency_avg_ms", "latency_stddev_ms", "wal_bytes"})

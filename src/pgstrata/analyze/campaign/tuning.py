@@ -14,11 +14,11 @@ from pgstrata.analyze.finding import FactorFinding, InteractionFinding, TuningFi
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.stats.factor_effects import Effect, factor_effects
 from pgstrata.errors import UsageError
+from pgstrata.spec.campaign import Tuning
 from pgstrata.spec.durability import CLASSES, durability_class
 from pgstrata.spec.file.factors import tuned_stack
 from pgstrata.spec.printable import summarise_names
 from pgstrata.spec.screening import Row, interaction_aliases
-from pgstrata.spec.tuning import Tuning
 
 MOST_COMBINED = 12
 """Factors whose combinations are all compared; of more, those with the largest effects."""

@@ -8,8 +8,7 @@ from statistics import median
 
 from pgstrata.analyze.campaign.statements import LateDisks
 from pgstrata.analyze.findings import DiskFinding, NodeFinding, ScriptFinding
-from pgstrata.record.schema import CellResult, DiskUse, NodeUse
-from pgstrata.record.script_run import ScriptRun
+from pgstrata.record.schema import CellResult, DiskUse, NodeUse, ScriptRun
 
 LATE_MEDIAN_PERCENT = 5
 LATE_P99_PERCENT = 20

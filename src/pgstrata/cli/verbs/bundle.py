@@ -1,4 +1,4 @@
-"""`pgstrata bundle`: a campaign in one file, for others to open."""
+"""`pgstrata bundle` and `pgstrata export`: a campaign in files for others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgstrata.cli.output import CampaignPath, JsonFlag, end, end_of_reading, print_json, print_text, tell_unreadable
+from pgstrata.cli.output import CampaignPath, JsonFlag, end, end_of_reading, option, print_result, tell_unreadable
 
 if TYPE_CHECKING:
     from pgstrata.record.reader import CampaignData
@@ -20,12 +20,9 @@ ENDING = ".pgstrata.zip"
 
 def bundle(
     directory: CampaignPath,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help=f"File to write; default NAME{ENDING}.", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, option("--out", f"File to write; default NAME{ENDING}.", metavar="FILE")] = None,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Omit host names, paths, serial numbers, machine ids and raw output.")
+        bool, option("--redact", "Omit host names, paths, serial numbers, machine ids and raw output.")
     ] = False,
     json: JsonFlag = False,
 ) -> None:
@@ -46,10 +43,7 @@ def bundle(
         files = _write(data, made, redaction)
         made.replace(path)
     value = _describe(path, files, len(data.trials), redaction)
-    if json:
-        print_json(value)
-    else:
-        print_text(_render(value))
+    print_result(value, lambda: _render(value), json=json)
     tell_unreadable(data.unreadable)
     end(end_of_reading(data))
 
@@ -57,10 +51,10 @@ def bundle(
 def _write(data: CampaignData, path: Path, redaction: Redaction | None) -> int:
     """Record, page and JSON; the two are made of the record as it is in the bundle."""
     from pgstrata.analyze.campaign.judge import judge
-    from pgstrata.cli.publishing import with_published
+    from pgstrata.cli.campaign_run import with_published
     from pgstrata.errors import UsageError
-    from pgstrata.record.bundle import add_members, write_record
     from pgstrata.record.reader import read
+    from pgstrata.record.redact import add_members, write_record
     from pgstrata.report.html import write_html
     from pgstrata.report.render import render_json
 
@@ -98,5 +92,24 @@ def _render(value: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def export(
+    directory: CampaignPath,
+    out: Annotated[Path | None, option("--out", "Where to write; default DIR/export.", metavar="FOLDER")] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Write the tidy tables: runs and trials (CSV and Parquet) and every per-second series (Parquet)."""
+    from pgstrata.record.frames import load_frames
+
+    frames = load_frames(directory)
+    folder = out or (directory if directory.is_dir() else directory.with_suffix("")) / "export"
+    written = frames.export(folder)
+    print_result(
+        {"files": [str(path) for path in written]}, lambda: "\n".join(str(path) for path in written), json=json
+    )
+    tell_unreadable(frames.data.unreadable)
+    end(end_of_reading(frames.data))
+
+
 def register(app: typer.Typer) -> None:
     app.command(epilog="Example: pgstrata bundle out/demo --redact --out demo.zip")(bundle)
+    app.command(epilog="Example: pgstrata export out/demo --out tables")(export)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, print_json, print_notice, print_text
+from pgstrata.cli.output import JsonFlag, argument, option, print_json, print_notice, print_text
 
 SCHEMA = "pgstrata.capture/1"
 LITERALS = ("keep", "text", "all")
@@ -16,27 +16,22 @@ LITERALS = ("keep", "text", "all")
 
 def capture(
     logs: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="LOG", help="Logs of one server: stderr, csvlog, jsonlog.", show_default=False),
+        list[Path] | None, argument("LOG", "Logs of one server: stderr, csvlog, jsonlog.", show_default=False)
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="PATH", help="Load to write; with --from-statements a new folder."),
+        Path | None, option("--out", "Load to write; with --from-statements a new folder.", metavar="PATH")
     ] = None,
     prefix: Annotated[
-        str | None,
-        typer.Option("--prefix", metavar="TEXT", help="log_line_prefix of the server, if no known one fits."),
+        str | None, option("--prefix", "log_line_prefix of the server, if no known one fits.", metavar="TEXT")
     ] = None,
     database: Annotated[
-        str | None, typer.Option("--database", metavar="NAME", help="Statements of other databases are left out.")
+        str | None, option("--database", "Statements of other databases are left out.", metavar="NAME")
     ] = None,
     literals: Annotated[
-        str,
-        typer.Option("--literals", metavar="WHICH", help="keep; text or all are replaced by others of the same form."),
+        str, option("--literals", "keep; text or all are replaced by others of the same form.", metavar="WHICH")
     ] = "keep",
     from_statements: Annotated[
-        Path | None,
-        typer.Option("--from-statements", metavar="FILE", help="CSV of pg_stat_statements, instead of logs."),
+        Path | None, option("--from-statements", "CSV of pg_stat_statements, instead of logs.", metavar="FILE")
     ] = None,
     json: JsonFlag = False,
 ) -> None:

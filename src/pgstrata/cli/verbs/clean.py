@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, end, print_error, print_json, print_text
+from pgstrata.cli.output import JsonFlag, end, option, print_error, print_json, print_text
 from pgstrata.errors import ExitCode, PreflightError
 
 if TYPE_CHECKING:
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 def clean(
     host: Annotated[
         list[str] | None,
-        typer.Option(
-            "--host", help="local, ssh://[user@]host[:port], exec:... or lab. Repeatable.", show_default="local"
-        ),
+        option("--host", "local, ssh://[user@]host[:port], exec:... or lab. Repeatable.", show_default="local"),
     ] = None,
     json: JsonFlag = False,
 ) -> None:
@@ -26,7 +24,7 @@ def clean(
 
     Exit code 3 when something could not be undone, or a loop device whose filesystem has ended is left.
     """
-    from pgstrata.cli.hosts import connect_any
+    from pgstrata.cli.hosts import named_host
     from pgstrata.host.base import LocalHost
     from pgstrata.lab import machines
     from pgstrata.stack.block.loop import lost_loops
@@ -38,12 +36,9 @@ def clean(
     for name in names:
         if name == "lab":
             continue
-        target = connect_any(name)
-        try:
+        with named_host(name) as target:
             cleaned = clean_host(target)
             left += [_left(target.name, loop) for loop in lost_loops(target)]
-        finally:
-            target.close()
         where = f"{name}: " if len(names) > 1 else ""
         done, failed = (*done, *(f"{where}{line}" for line in cleaned.lines)), failed or cleaned.failed
     if json:

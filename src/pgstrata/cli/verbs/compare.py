@@ -1,4 +1,4 @@
-"""`pgstrata compare`: campaigns of different days, hosts or kernels against one another."""
+"""`pgstrata compare` and `pgstrata history`: campaigns of different days, hosts or kernels against one another."""
 
 from __future__ import annotations
 
@@ -7,32 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, end, print_json, print_text, tell_unreadable
+from pgstrata.cli.output import JsonFlag, argument, end, option, print_notice, print_result, tell_unreadable
 from pgstrata.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from pgstrata.analyze.sessions.comparison import Session
 
-
-Campaigns = Annotated[
-    list[Path], typer.Argument(metavar="CAMPAIGN", help="Campaign directories or bundles.", show_default=False)
-]
+Campaigns = Annotated[list[Path], argument("CAMPAIGN", "Campaign directories or bundles.", show_default=False)]
 Reference = Annotated[
     str | None,
-    typer.Option(
-        "--reference",
-        metavar="STACK",
-        help="Stack that measures the drift; default: the one with most runs.",
-        show_default=False,
-    ),
+    option("--reference", "Stack that measures the drift; default: the one with most runs.", metavar="STACK"),
 ]
 
 
-def compare(
-    directories: Campaigns,
-    reference: Reference = None,
-    json: JsonFlag = False,
-) -> None:
+def compare(directories: Campaigns, reference: Reference = None, json: JsonFlag = False) -> None:
     """Compare campaigns with the first: what stacks gained or lost, with drift between sessions removed."""
     from pgstrata.analyze.sessions.comparison import compare_sessions
     from pgstrata.report.sentences.sessions import comparison_lines, comparison_value
@@ -42,10 +30,11 @@ def compare(
     first, *others = [open_session(path) for path in directories]
     check_reference(reference, first)
     found = [compare_sessions(first, other, reference) for other in others]
-    if json:
-        print_json({"schema": "pgstrata.compare/1", "comparisons": [comparison_value(one) for one in found]})
-    else:
-        print_text("\n\n".join("\n".join(comparison_lines(one)) for one in found))
+    print_result(
+        {"schema": "pgstrata.compare/1", "comparisons": [comparison_value(one) for one in found]},
+        lambda: "\n\n".join("\n".join(comparison_lines(one)) for one in found),
+        json=json,
+    )
     end(ExitCode.REFUSED if any(one.refused is not None for one in found) else read_whole(first, *others))
 
 
@@ -73,5 +62,26 @@ def check_reference(reference: str | None, session: Session) -> None:
         raise UsageError(f"{session.name} has no stack {reference!r}", hint=render_nearest(reference, session.specs))
 
 
+Page = Annotated[Path | None, option("--html", "Write a page with a picture of every stack.", metavar="FILE")]
+
+
+def history(directories: Campaigns, reference: Reference = None, html: Page = None, json: JsonFlag = False) -> None:
+    """Show stacks over many campaigns, in the order of time, and when they changed against a reference stack."""
+    from pgstrata.analyze.sessions.history import trace_history
+    from pgstrata.report.sentences.history import history_lines, history_value, write_history
+
+    if len(directories) < 2:
+        raise UsageError("one campaign is no history", hint="pgstrata history DIR...")
+    sessions = [open_session(path) for path in directories]
+    if not any(reference in session.specs for session in sessions):
+        check_reference(reference, sessions[-1])
+    found = trace_history(sessions, reference)
+    print_result(history_value(found), lambda: "\n".join(history_lines(found)), json=json)
+    if html is not None and found.refused is None:
+        print_notice(f"wrote {write_history(found, html)}")
+    end(ExitCode.REFUSED if found.refused is not None else read_whole(*sessions))
+
+
 def register(app: typer.Typer) -> None:
     app.command(epilog="Example: pgstrata compare out/monday out/tuesday --reference ext4")(compare)
+    app.command(epilog="Example: pgstrata history out/nightly-* --reference ext4 --html history.html")(history)

@@ -16,7 +16,9 @@ from pgstrata.cli.output import (
     OutDirectory,
     QuietFlag,
     ScratchDirectory,
+    argument,
     end,
+    option,
     print_json,
     print_notice,
     print_text,
@@ -33,14 +35,12 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: pgstrata crash ext4 xfs --states 200 --scratch /var/tmp"
 FILES = (".yaml", ".yml")
 
-What = Annotated[
-    list[str], typer.Argument(metavar="FILE|STACK", help="A campaign's file, or stacks in short notation.")
-]
+What = Annotated[list[str], argument("FILE|STACK", "A campaign's file, or stacks in short notation.")]
 
 
 def _option(name: str, text: str, shown: str | bool = False, **limits: Any) -> Any:
     """An option whose default, shown in the help, is that of the request."""
-    return typer.Option(name, help=text, show_default=shown, **limits)
+    return option(name, text, show_default=shown, **limits)
 
 
 _STATES = "Number of crash states per stack (cluster: of node failures)."
@@ -110,7 +110,7 @@ def crash(
 ) -> None:
     """Cut power (clusters: lose nodes) in many ways, recover PostgreSQL, check for lost acknowledged transactions."""
     from pgstrata.fleet.work import refuse_both
-    from pgstrata.spec.cluster_crash import are_clusters
+    from pgstrata.spec.crash import are_clusters
     from pgstrata.spec.expand import slug
 
     refuse_both(workers, on)
@@ -156,8 +156,8 @@ def _request(campaign: Campaign, given: dict[str, Any]) -> CrashRequest:
 
 def _refuse_together(request: CrashRequest, on: str | None, *, cluster: bool) -> None:
     """Raise UsageError if options exclude each other."""
-    from pgstrata.spec.checks import Refused
     from pgstrata.spec.crash_request import as_option, refuse_together
+    from pgstrata.spec.model import Refused
 
     try:
         refuse_together((*request.given, *(("on",) if on else ())), as_option, cluster=cluster)
@@ -168,8 +168,7 @@ def _refuse_together(request: CrashRequest, on: str | None, *, cluster: bool) ->
 def _on_recorded_disks(campaign: Campaign, request: CrashRequest) -> Campaign:
     """Return the campaign of the crash trials; UsageError names the first stack that does not support them."""
     from pgstrata.crash.cluster_program import failures_problem
-    from pgstrata.spec.cluster_crash import cluster_crash_campaign, cluster_power_campaign, power_problem
-    from pgstrata.spec.crash import crash_campaign
+    from pgstrata.spec.crash import cluster_crash_campaign, cluster_power_campaign, crash_campaign, power_problem
     from pgstrata.spec.crash_request import BESIDE, fault_problem
 
     clusters = any(stack.topology is not None for stack in campaign.stacks)
@@ -220,7 +219,7 @@ def _campaign(what: list[str], seed: int, scratch: Path | None, host: str | None
 
 def _tested(campaign: Campaign, request: CrashRequest) -> Campaign:
     """Return a file's campaign without the stacks that do not support such crash trials; a notice names them."""
-    from pgstrata.spec.cluster_crash import without_untested
+    from pgstrata.spec.crash import without_untested
 
     tested, left_out = without_untested(campaign, request)
     for name, problem in left_out.items():

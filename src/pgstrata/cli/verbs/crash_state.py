@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, QuietFlag, end, print_json, print_text
+from pgstrata.cli.output import JsonFlag, QuietFlag, argument, end, option, print_json, print_result, print_text
 from pgstrata.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -18,36 +20,26 @@ if TYPE_CHECKING:
     from pgstrata.crash.replay import Replayed, ReplayedNode
     from pgstrata.record.crash import MinimalRecord
     from pgstrata.report.sentences.crash_timeline import Story
+    from pgstrata.trial.interruption import Interruption
+    from pgstrata.trial.survey.host_survey import Site
 
 SCRATCH = Path("/var/tmp")
 
-StateName = Annotated[
-    str,
-    typer.Argument(metavar="STATE", help="DIR/crash/TRIAL/STATE, as reports print it; or a file with one state."),
-]
-Scratch = Annotated[Path, typer.Option("--scratch", metavar="DIR", help="Folder for the unpacked event log.")]
+StateName = Annotated[str, argument("STATE", "DIR/crash/TRIAL/STATE, as reports print it; or a file with one state.")]
+Scratch = Annotated[Path, option("--scratch", "Folder for the unpacked event log.", metavar="DIR")]
 WhereHost = Annotated[
-    str,
-    typer.Option(
-        "--host", help="local, ssh://[user@]host[:port], exec:... or lab/NAME: one whose kernel has every layer."
-    ),
+    str, option("--host", "local, ssh://[user@]host[:port], exec:... or lab/NAME: one whose kernel has every layer.")
 ]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Allow a state recorded by someone else: its settings and functions run here.")
+    bool, option("--trust", "Allow a state recorded by someone else: its settings and functions run here.")
 ]
-StateFile = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FILE", help="Write the state to one file for others.", show_default=False),
-]
+StateFile = Annotated[Path | None, option("--out", "Write the state to one file for others.", metavar="FILE")]
 
 
 def replay(
     state: StateName,
     export: Annotated[
-        Path | None,
-        typer.Option(
-            "--export", metavar="FILE", help="Write its disk in the format of dm-log-writes.", show_default=False
-        ),
+        Path | None, option("--export", "Write its disk in the format of dm-log-writes.", metavar="FILE")
     ] = None,
     out: StateFile = None,
     scratch: Scratch = SCRATCH,
@@ -73,27 +65,36 @@ def replay(
     if not written:
         _show(state, _replayed(named, scratch, host, trust=trust), host, json=json)
         return
-    if json:
-        print_json({"state": state, "files": [str(file) for file in written]})
-    else:
-        print_text("\n".join(f"wrote {file}" for file in written))
+    print_result(
+        {"state": state, "files": [str(file) for file in written]},
+        lambda: "\n".join(f"wrote {file}" for file in written),
+        json=json,
+    )
 
 
-def _replayed(named: NamedState, scratch: Path, where: str, *, trust: bool) -> Replayed:
+@contextmanager
+def _opened(named: NamedState, scratch: Path, where: str) -> Iterator[tuple[Site, str, Interruption]]:
+    """Open a host for the state, with who else may have recorded it; an interruption ends the verb."""
     from pgstrata.cli.hosts import named_host
-    from pgstrata.crash.replay import open_replay_site, refuse_to_mount, replay, replay_campaign
+    from pgstrata.crash.replay import open_replay_site, replay_campaign
     from pgstrata.trial.interruption import Interrupted, Interruption
 
     interruption = Interruption()
     campaign = replay_campaign(named, scratch.resolve())
     try:
         with interruption.installed(), named_host(where) as host:
-            site, strange = open_replay_site(host, named, campaign, interruption)
-            if not trust:
-                refuse_to_mount(named, strange)
-            return replay(site, named, strange)
+            yield *open_replay_site(host, named, campaign, interruption), interruption
     except Interrupted:
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+
+
+def _replayed(named: NamedState, scratch: Path, where: str, *, trust: bool) -> Replayed:
+    from pgstrata.crash.replay import refuse_to_mount, replay
+
+    with _opened(named, scratch, where) as (site, strange, _):
+        if not trust:
+            refuse_to_mount(named, strange)
+        return replay(site, named, strange)
 
 
 def _show(state: str, found: Replayed, where: str, *, json: bool) -> None:
@@ -134,8 +135,8 @@ def _node_words(node: ReplayedNode) -> str:
 
 def minimise(
     state: StateName,
-    states: Annotated[int, typer.Option("--states", min=1, max=100_000, help="Maximum number of states tried.")] = 500,
-    minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time limit.")] = 5.0,
+    states: Annotated[int, option("--states", "Maximum number of states tried.", min=1, max=100_000)] = 500,
+    minutes: Annotated[float, option("--minutes", "Time limit.", min=0.1)] = 5.0,
     out: StateFile = None,
     scratch: Scratch = SCRATCH,
     host: WhereHost = "local",
@@ -166,22 +167,14 @@ def minimise(
 def _minimised(
     named: NamedState, scratch: Path, where: str, patience: Patience, *, quiet: bool, trust: bool
 ) -> tuple[MinimalRecord, dict[str, bytes]]:
-    from pgstrata.cli.hosts import named_host
     from pgstrata.cli.progress import listening
     from pgstrata.crash.reduction import minimise_state
-    from pgstrata.crash.replay import open_replay_site, refuse_to_run, replay_campaign
-    from pgstrata.trial.interruption import Interrupted, Interruption
+    from pgstrata.crash.replay import refuse_to_run
 
-    interruption = Interruption()
-    campaign = replay_campaign(named, scratch.resolve())
-    try:
-        with interruption.installed(), listening(quiet=quiet) as tell, named_host(where) as host:
-            site, strange = open_replay_site(host, named, campaign, interruption)
-            if not trust:
-                refuse_to_run(named, strange, site.user)
-            return minimise_state(site, named, patience, tell, interruption)
-    except Interrupted:
-        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+    with listening(quiet=quiet) as tell, _opened(named, scratch, where) as (site, strange, interruption):
+        if not trust:
+            refuse_to_run(named, strange, site.user)
+        return minimise_state(site, named, patience, tell, interruption)
 
 
 def _story(named: NamedState, record: MinimalRecord, place: Path) -> Story:
@@ -194,8 +187,7 @@ def _story(named: NamedState, record: MinimalRecord, place: Path) -> Story:
 
 
 def verify(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A record with crash trials, or a zip of one.")],
-    json: JsonFlag = False,
+    directory: Annotated[Path, argument("DIR", "A record with crash trials, or a zip of one.")], json: JsonFlag = False
 ) -> None:
     """Recreate the states of crash trials from their kept event logs and compare digests; exit 4 if one differs."""
     from contextlib import closing

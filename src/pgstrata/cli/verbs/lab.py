@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import Group, JsonFlag, print_json, print_notice, print_text
+from pgstrata.cli.output import (
+    Group,
+    JsonFlag,
+    argument,
+    option,
+    parsed,
+    print_json,
+    print_notice,
+    print_result,
+    print_text,
+)
 
 group = typer.Typer(
     cls=Group,
@@ -20,10 +30,7 @@ group = typer.Typer(
 @group.command(epilog="Example: pgstrata lab build")
 def build(
     mirror: Annotated[
-        str | None,
-        typer.Option(
-            "--mirror", metavar="URL", help="Debian mirror; default: the one configured for apt.", show_default=False
-        ),
+        str | None, option("--mirror", "Debian mirror; default: the one configured for apt.", metavar="URL")
     ] = None,
     json: JsonFlag = False,
 ) -> None:
@@ -33,27 +40,21 @@ def build(
     from pgstrata.lab.recipe import Recipe
 
     image = build_image(LocalHost(), Recipe(), say=print_notice, mirror_url=mirror)
-    if json:
-        print_json({"directory": image.directory, "key": image.key, "release": image.release})
-    else:
-        print_text(f"lab image {image.key} in {image.directory}")
+    print_result(
+        {"directory": image.directory, "key": image.key, "release": image.release},
+        lambda: f"lab image {image.key} in {image.directory}",
+        json=json,
+    )
 
 
 @group.command(epilog="Example: pgstrata lab up --disks 4 --disk-size 2G")
 def up(
-    name: Annotated[str, typer.Option("--name", help="Name of the machine; several are numbered.")] = "lab",
-    count: Annotated[int, typer.Option("--count", min=1, help="Machines, on a private network.")] = 1,
-    disks: Annotated[int, typer.Option("--disks", min=0, help="Data disks of each, as virtio-disk1 ...")] = 4,
-    disk_size: Annotated[str, typer.Option("--disk-size", help="Size of each data disk; sparse.")] = "4G",
-    iops: Annotated[
-        int | None,
-        typer.Option("--iops", min=1, help="Limit of requests per second of each data disk.", show_default=False),
-    ] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option("--bandwidth", help="Limit of bytes per second of each data disk.", show_default=False)
-    ] = None,
-    cpus: Annotated[int, typer.Option("--cpus", min=1, help="Processors of each.")] = 2,
-    memory: Annotated[str, typer.Option("--memory", help="Memory of each.")] = "4G",
+    name: Annotated[str, option("--name", "Name of the machine; several are numbered.")] = "lab",
+    count: Annotated[int, option("--count", "Machines, on a private network.", min=1)] = 1,
+    disks: Annotated[int, option("--disks", "Data disks of each, as virtio-disk1 ...", min=0)] = 4,
+    disk_size: Annotated[str, option("--disk-size", "Size of each data disk; sparse.")] = "4G",
+    cpus: Annotated[int, option("--cpus", "Processors of each.", min=1)] = 2,
+    memory: Annotated[str, option("--memory", "Memory of each.")] = "4G",
     json: JsonFlag = False,
 ) -> None:
     """Start machines, and wait until they answer."""
@@ -63,32 +64,20 @@ def up(
     from pgstrata.lab.machines import up as start
     from pgstrata.lab.qemu import DataDisk, MachineSpec
     from pgstrata.lab.recipe import Recipe
+    from pgstrata.spec.units import parse_size_bytes
 
-    limit = None if bandwidth is None else _size("--bandwidth", bandwidth)
-    drives = tuple(
-        DataDisk(serial=f"disk{i}", size_bytes=_size("--disk-size", disk_size), iops=iops, bytes_per_s=limit)
-        for i in range(1, disks + 1)
-    )
-    specs = [
-        MachineSpec(name=n, cpus=cpus, memory_bytes=_size("--memory", memory), disks=drives) for n in names(name, count)
-    ]
+    size_bytes = parsed("--disk-size", disk_size, parse_size_bytes, "4G")
+    drives = tuple(DataDisk(serial=f"disk{i}", size_bytes=size_bytes) for i in range(1, disks + 1))
+    memory_bytes = parsed("--memory", memory, parse_size_bytes, "4G")
+    specs = [MachineSpec(name=n, cpus=cpus, memory_bytes=memory_bytes, disks=drives) for n in names(name, count)]
     here = LocalHost()
     image = build_image(here, Recipe(), say=print_notice)
     started = start(here, image, specs, say=print_notice)
-    if json:
-        print_json([{"name": m.name, "ssh_port": m.ssh_port, "kind": m.kind} for m in started])
-    else:
-        print_text("\n".join(f"{m.name} is up: --host lab/{m.name}, or pgstrata lab ssh {m.name}" for m in started))
-
-
-def _size(option: str, text: str) -> int:
-    from pgstrata.errors import UsageError
-    from pgstrata.spec.units import parse_size_bytes
-
-    try:
-        return parse_size_bytes(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint=f"for example {option} 4G") from None
+    print_result(
+        [{"name": m.name, "ssh_port": m.ssh_port, "kind": m.kind} for m in started],
+        lambda: "\n".join(f"{m.name} is up: --host lab/{m.name}, or pgstrata lab ssh {m.name}" for m in started),
+        json=json,
+    )
 
 
 @group.command(epilog="Example: pgstrata lab down lab")
@@ -101,15 +90,14 @@ def down(
     from pgstrata.lab.machines import down as end_machines
 
     ended = end_machines(LocalHost(), name)
-    if json:
-        print_json({"ended": list(ended)})
-    else:
-        print_text("\n".join(f"{n} is gone" for n in ended) or "no machine was there")
+    print_result(
+        {"ended": list(ended)}, lambda: "\n".join(f"{n} is gone" for n in ended) or "no machine was there", json=json
+    )
 
 
 @group.command(epilog="Example: pgstrata lab ssh lab -- zpool status -v")
 def ssh(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A running machine.")] = "lab",
+    name: Annotated[str, argument("NAME", "A running machine.")] = "lab",
     words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", show_default=False)] = None,
 ) -> None:
     """Open a shell or run one command on a running machine."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, end, print_json, print_text
+from pgstrata.cli.output import JsonFlag, argument, end, option, print_json, print_text
 from pgstrata.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -19,17 +19,12 @@ SCHEMA = "pgstrata.medium/1"
 
 def medium(
     places: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PLACE", help="Folders or block devices; by default /var/tmp.", show_default=False),
+        list[str] | None, argument("PLACE", "Folders or block devices; by default /var/tmp.", show_default=False)
     ] = None,
-    host: Annotated[
-        str, typer.Option("--host", help="local, ssh://[user@]host[:port], exec:... or lab/NAME.")
-    ] = "local",
+    host: Annotated[str, option("--host", "local, ssh://[user@]host[:port], exec:... or lab/NAME.")] = "local",
     seconds: Annotated[
         float,
-        typer.Option(
-            "--seconds", min=0.1, max=60.0, help="Duration of each measurement; pg_test_fsync takes nine times as long."
-        ),
+        option("--seconds", "Duration of each measurement; pg_test_fsync takes nine times as long.", min=0.1, max=60.0),
     ] = 2.0,
     json: JsonFlag = False,
 ) -> None:

@@ -19,8 +19,8 @@ from pgstrata.cli.output import (
     OutDirectory,
     ScratchDirectory,
     end,
-    print_json,
-    print_text,
+    option,
+    print_result,
 )
 from pgstrata.errors import ExitCode
 from pgstrata.spec.printable import summarise_names
@@ -42,7 +42,7 @@ def plan(
     minutes: Minutes = None,
     scratch: ScratchDirectory = None,
     host: OtherHost = None,
-    commands: Annotated[bool, typer.Option("--commands", help="Show every step and command in order.")] = False,
+    commands: Annotated[bool, option("--commands", "Show every step and command in order.")] = False,
     fail_on: FailOn = None,
     json: JsonFlag = False,
 ) -> None:
@@ -59,12 +59,7 @@ def plan(
 
 
 def show_plan(
-    campaign: Campaign,
-    out: Path,
-    conditions: Sequence[Condition] = (),
-    *,
-    commands: bool = False,
-    json: bool = False,
+    campaign: Campaign, out: Path, conditions: Sequence[Condition] = (), *, commands: bool = False, json: bool = False
 ) -> None:
     """Print the actions of a run of the campaign into that directory; touch nothing. UsageError for a condition on a
     stack or metric that the campaign does not have."""
@@ -88,10 +83,7 @@ def show_plan(
         else:
             site = add_remote_nodes(survey(found, campaign, out), far, out)
         value = _describe(campaign, site, conditions)
-    if json:
-        print_json(value)
-    else:
-        print_text(_render(value, commands=commands))
+    print_result(value, lambda: _render(value, commands=commands), json=json)
     _end([value])
 
 
@@ -113,10 +105,9 @@ def _show_plans(campaign: Campaign, out: Path, *, commands: bool, json: bool) ->
         own = campaign.model_copy(update={"host": name})
         with named_host(name) as found:
             values.append({**_describe(own, survey(found, own, out)), "forecast": forecast})
-    if json:
-        print_json({"hosts": values})
-    else:
-        print_text("\n\n".join(_render(value, commands=commands) for value in values))
+    print_result(
+        {"hosts": values}, lambda: "\n\n".join(_render(value, commands=commands) for value in values), json=json
+    )
     _end(values)
 
 
@@ -129,9 +120,8 @@ _OVER_HOSTS = (
 def _describe(campaign: Campaign, site: Site, conditions: Sequence[Condition] = ()) -> dict[str, Any]:
     from pgstrata.cli.forecasting import forecast, gate_warnings, power_cuts_on
     from pgstrata.spec.campaign import measures_servers
-    from pgstrata.spec.expand import block_trials
+    from pgstrata.spec.expand import block_trials, planned_slices
     from pgstrata.spec.hosts.lab import LAB
-    from pgstrata.spec.side_by_side import planned_slices
     from pgstrata.trial.survey.estimate import NOTHING, estimate_stages, estimate_trial
     from pgstrata.trial.survey.remote_nodes import far_notices
 
@@ -205,7 +195,7 @@ def _without(campaign: Campaign, lacking: Set[str]) -> Campaign:
 
 def _layout_notes(campaign: Campaign, slices: Slices | None, no_slices: str) -> Iterator[str]:
     """Yield the layout of the runs of a block, and the reason for whole runs."""
-    from pgstrata.spec.side_by_side import WHOLE_RUN_EVERY, why_whole
+    from pgstrata.spec.expand import WHOLE_RUN_EVERY, why_whole
 
     if slices is not None:
         yield (

@@ -18,94 +18,61 @@ from pgstrata.cli.output import (
     OutDirectory,
     QuietFlag,
     ScratchDirectory,
+    argument,
+    option,
     parse_margin,
+    parsed,
 )
 from pgstrata.errors import UsageError
 
 EXAMPLE = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20 --scratch /var/tmp"
 
 
-Stacks = Annotated[
-    list[str], typer.Argument(metavar="STACK", help="Short notation, e.g. xfs:noatime.", show_default=False)
-]
-Minutes = Annotated[
-    float | None, typer.Option("--minutes", metavar="N", min=0.1, help="Time budget.", show_default="10")
-]
-Scale = Annotated[int | None, typer.Option("--scale", min=1, help="pgbench scale; by default as fits.")]
-Clients = Annotated[int | None, typer.Option("--clients", min=1, help="pgbench clients.", show_default="8")]
-Duration = Annotated[
-    str | None, typer.Option("--duration", metavar="TIME", help="Length of a run, e.g. 60s; by default as fits.")
-]
+Stacks = Annotated[list[str], argument("STACK", "Short notation, e.g. xfs:noatime.", show_default=False)]
+Minutes = Annotated[float | None, option("--minutes", "Time budget.", metavar="N", min=0.1, show_default="10")]
+Scale = Annotated[int | None, option("--scale", "pgbench scale; by default as fits.", min=1)]
+Clients = Annotated[int | None, option("--clients", "pgbench clients.", min=1, show_default="8")]
+Duration = Annotated[str | None, option("--duration", "Length of a run, e.g. 60s; by default as fits.", metavar="TIME")]
 Script = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--script",
+        "A script of pgbench's, an SQL file, or a mix: tpcb-like@9+mine.sql@1; repeatable with weights.",
         metavar="NAME",
-        help="A script of pgbench's, an SQL file, or a mix: tpcb-like@9+mine.sql@1; repeatable with weights.",
         show_default="tpcb-like",
     ),
 ]
-Define = Annotated[
-    list[str] | None,
-    typer.Option("--define", metavar="NAME=VALUE", help="A variable of the script; repeatable.", show_default=False),
-]
+Define = Annotated[list[str] | None, option("--define", "A variable of the script; repeatable.", metavar="NAME=VALUE")]
 Protocol = Annotated[
     str | None,
-    typer.Option(
-        "--protocol", metavar="simple|extended|prepared", help="Query protocol of pgbench.", show_default="simple"
-    ),
+    option("--protocol", "Query protocol of pgbench.", metavar="simple|extended|prepared", show_default="simple"),
 ]
-Database = Annotated[
-    Path | None,
-    typer.Option("--sql", metavar="FILE", help="A database to load instead of pgbench's.", show_default=False),
-]
-Archive = Annotated[
-    Path | None,
-    typer.Option("--pg-restore", metavar="FILE", help="A dump of pg_dump to restore instead.", show_default=False),
-]
+Database = Annotated[Path | None, option("--sql", "A database to load instead of pgbench's.", metavar="FILE")]
+Archive = Annotated[Path | None, option("--pg-restore", "A dump of pg_dump to restore instead.", metavar="FILE")]
 ReplayOf = Annotated[
-    Path | None,
-    typer.Option(
-        "--replay", metavar="LOAD", help="Replay a load of `pgstrata capture` on that database.", show_default=False
-    ),
+    Path | None, option("--replay", "Replay a load of `pgstrata capture` on that database.", metavar="LOAD")
 ]
-Speed = Annotated[
-    str | None,
-    typer.Option("--speed", metavar="FACTOR|max", help="Speed of the replay.", show_default="1"),
-]
-Conf = Annotated[
-    Path | None,
-    typer.Option("--postgresql-conf", metavar="FILE", help="Settings of the servers.", show_default=False),
-]
-Disks = Annotated[
-    list[str] | None,
-    typer.Option("--device", metavar="ID", help="Stable id of a real disk; repeatable.", show_default=False),
-]
-Erase = Annotated[
-    list[str] | None,
-    typer.Option("--erase", metavar="ID", help="A disk whose content may be destroyed.", show_default=False),
-]
+Speed = Annotated[str | None, option("--speed", "Speed of the replay.", metavar="FACTOR|max", show_default="1")]
+Conf = Annotated[Path | None, option("--postgresql-conf", "Settings of the servers.", metavar="FILE")]
+Disks = Annotated[list[str] | None, option("--device", "Stable id of a real disk; repeatable.", metavar="ID")]
+Erase = Annotated[list[str] | None, option("--erase", "A disk whose content may be destroyed.", metavar="ID")]
 OnServers = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--on-server",
+        "A running server (server:postgresql://...) on which databases may be made; repeatable.",
         metavar="HOST",
-        help="A running server (server:postgresql://...) on which databases may be made; repeatable.",
-        show_default=False,
     ),
 ]
 Media = Annotated[
-    str | None,
-    typer.Option(
-        "--media", metavar="MODEL", help="Put stacks on modelled disks: hdd-7200, ./mine.toml.", show_default=False
-    ),
+    str | None, option("--media", "Put stacks on modelled disks: hdd-7200, ./mine.toml.", metavar="MODEL")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the order of runs and of pgbench.")]
-Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
-Aa = Annotated[bool, typer.Option("--aa", help="Run the first stack under two names, as a check.")]
-OnHost = Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port], exec:... or lab.")]
-Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Also cut power: a short crash trial of each stack.")]
-PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the plan and change nothing.")]
+Seed = Annotated[int, option("--seed", "Seed of the order of runs and of pgbench.")]
+Margin = Annotated[str, option("--margin", "Differences below it do not matter.")]
+Aa = Annotated[bool, option("--aa", "Run the first stack under two names, as a check.")]
+OnHost = Annotated[str, option("--host", "local, ssh://[user@]host[:port], exec:... or lab.")]
+Crash = Annotated[bool, option("--crash/--no-crash", "Also cut power: a short crash trial of each stack.")]
+PlanOnly = Annotated[bool, option("--plan", "Show the plan and change nothing.")]
 
 
 def quick_workload(
@@ -195,11 +162,13 @@ def quick(
     """Compare stacks named on the command line: build each, run PostgreSQL and pgbench on it, report."""
     from pgstrata.analyze.stats.detectable_difference import smallest_shown
     from pgstrata.cli.campaign_run import Shown, parse_gate, run_to_report
-    from pgstrata.cli.overrides import begun_quick, duration_option, require_known
+    from pgstrata.cli.overrides import begun_quick, require_known
     from pgstrata.cli.verbs.plan import show_plan
     from pgstrata.spec.quick import quick_campaign, quick_directory
+    from pgstrata.spec.units import parse_duration_s
 
     directory = out or quick_directory(stacks)
+    length_s = parsed("--duration", duration, parse_duration_s, "60s") if duration else replay_length_s(replay, speed)
     campaign = quick_campaign(
         stacks,
         partial(smallest_shown, fixed=blocks is not None),
@@ -215,7 +184,7 @@ def quick(
         host=host,
         margin=parse_margin(margin),
         aa=aa,
-        duration_s=duration_option("--duration", duration, "60s") if duration else replay_length_s(replay, speed),
+        duration_s=length_s,
         blocks=blocks,
         workload=quick_workload(script or (), define or [], protocol, sql, pg_restore, _replay_keys(replay, speed)),
         postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,

@@ -14,6 +14,7 @@ from pgstrata.cli.output import (
     JsonFlag,
     end,
     end_of_reading,
+    option,
     print_notice,
     print_text,
 )
@@ -23,12 +24,10 @@ from pgstrata.errors import ExitCode, UsageError
 def report(
     directory: CampaignPath,
     formats: Annotated[
-        str | None,
-        typer.Option("--format", metavar="LIST", help="html,json,md,csv,png,svg; without it the verdict table."),
+        str | None, option("--format", "html,json,md,csv,png,svg; without it the verdict table.", metavar="LIST")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help="Folder for pages and pictures; default DIR.", show_default=False),
+        Path | None, option("--out", "Folder for pages and pictures; default DIR.", metavar="FOLDER")
     ] = None,
     fail_on: FailOn = None,
     fail_undecided: FailUndecided = False,
@@ -36,8 +35,7 @@ def report(
 ) -> None:
     """Show a campaign: json, md and csv go to stdout, html to DIR/report.html, pictures to DIR/charts."""
     from pgstrata.analyze.campaign.judge import judge
-    from pgstrata.cli.campaign_run import judge_gate, parse_gate, print_answer
-    from pgstrata.cli.publishing import with_published
+    from pgstrata.cli.campaign_run import judge_gate, parse_gate, print_answer, with_published
     from pgstrata.record.reader import read
     from pgstrata.report.render import render
     from pgstrata.report.terminal import print_terminal

@@ -1,4 +1,4 @@
-"""`pgstrata run`: runs a campaign, or goes on with it."""
+"""`pgstrata run`: runs a campaign, or resumes it; `pgstrata schema`: what its file may hold."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from pgstrata.cli.output import (
     OutDirectory,
     QuietFlag,
     ScratchDirectory,
+    option,
+    print_json,
 )
 
 
@@ -30,7 +32,7 @@ def run(
     host: OtherHost = None,
     fail_on: FailOn = None,
     fail_undecided: FailUndecided = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page meanwhile, and print its address.")] = False,
+    watch: Annotated[bool, option("--watch", "Serve a live page meanwhile, and print its address.")] = False,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -49,5 +51,13 @@ def run(
         run_to_report(asked.campaign, directory, asked.origin, shown, source_text=asked.source_text)
 
 
+def schema() -> None:
+    """Print the JSON Schema of campaign files."""
+    from pgstrata.spec.file.schema import campaign_schema
+
+    print_json(campaign_schema())
+
+
 def register(app: typer.Typer) -> None:
     app.command(epilog="Example: pgstrata run campaigns/demo.yaml --out out/demo")(run)
+    app.command(epilog="Example: pgstrata schema > campaign.schema.json")(schema)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, parse_margin, print_json, print_text
+from pgstrata.cli.output import JsonFlag, argument, option, parse_margin, print_result
 
 if TYPE_CHECKING:
     from pgstrata.analyze.campaign.simulate import Scenario, SimulatedCampaign
@@ -14,15 +14,12 @@ if TYPE_CHECKING:
 
 def simulate(
     effects: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="EFFECT", help="True effect of each stack, e.g. 0 -5% -5% -12%.", show_default=False),
+        list[str] | None, argument("EFFECT", "True effect of each stack, e.g. 0 -5% -5% -12%.", show_default=False)
     ] = None,
-    noise: Annotated[str, typer.Option("--noise", help="quiet, typical or noisy: 2, 3 or 4.8 % from run to run.")] = (
-        "typical"
-    ),
-    campaigns: Annotated[int, typer.Option("--campaigns", min=1, help="Number of campaigns to simulate.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same figures.")] = 1,
-    margin: Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")] = "2%",
+    noise: Annotated[str, option("--noise", "quiet, typical or noisy: 2, 3 or 4.8 % from run to run.")] = ("typical"),
+    campaigns: Annotated[int, option("--campaigns", "Number of campaigns to simulate.", min=1)] = 100,
+    seed: Annotated[int, option("--seed", "The same seed gives the same figures.")] = 1,
+    margin: Annotated[str, option("--margin", "Differences below it do not matter.")] = "2%",
     json: JsonFlag = False,
 ) -> None:
     """Simulate campaigns with the production statistics: runs needed, and how often the best stack is found."""
@@ -38,10 +35,7 @@ def simulate(
     scenario = Scenario(truth, LEVELS[noise], Goal(margin=parse_margin(margin)))
     runs = [run_campaign(scenario, (seed, number)) for number in range(campaigns)]
     value = _summary(scenario, runs, noise)
-    if json:
-        print_json(value)
-    else:
-        print_text(_render(value))
+    print_result(value, lambda: _render(value), json=json)
 
 
 def _effect(text: str) -> float:

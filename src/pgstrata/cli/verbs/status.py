@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pgstrata.cli.output import CampaignPath, JsonFlag, end, print_json, print_text
+from pgstrata.cli.output import CampaignPath, JsonFlag, end, print_result
 from pgstrata.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 def status(directory: CampaignPath, json: JsonFlag = False) -> None:
     """Show the progress of a campaign: trials by stack and status, failures, the last decision."""
     value = _describe(directory)
-    if json:
-        print_json(value)
-    else:
-        print_text(_render(value))
+    print_result(value, lambda: _render(value), json=json)
     end(ExitCode.TRIALS_FAILED if value["unreadable"] else ExitCode.DONE)
 
 

@@ -17,6 +17,8 @@ from pgstrata.cli.output import (
     OutDirectory,
     QuietFlag,
     ScratchDirectory,
+    argument,
+    option,
     print_json,
     print_text,
 )
@@ -56,12 +58,12 @@ def list_all(context: typer.Context, json: JsonFlag = False) -> None:
 
 @group.command("run", epilog="Example: pgstrata studies run zfs-tuning --size lab --host lab")
 def run_study(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `pgstrata studies` lists.")],
+    name: Annotated[str, argument("NAME", "A name that `pgstrata studies` lists.")],
     size: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--size",
-            help="Which campaign: full, lab, or another size that `pgstrata studies` lists.",
+            "Which campaign: full, lab, or another size that `pgstrata studies` lists.",
             show_default="lab with --host lab",
         ),
     ] = None,
@@ -92,15 +94,12 @@ def run_study(
 
 @group.command("table", epilog="Example: pgstrata studies table out/filesystems-hdd-full")
 def print_tables(
-    results: Annotated[
-        list[Path],
-        typer.Argument(metavar="DIR|FILE", help="Directories of campaigns, or their JSON reports."),
-    ],
+    results: Annotated[list[Path], argument("DIR|FILE", "Directories of campaigns, or their JSON reports.")],
     json: JsonFlag = False,
 ) -> None:
     """Print of each arm the published ratio, the measured one, whether they agree, and why not."""
     from pgstrata.analyze.campaign.judge import judge
-    from pgstrata.cli.publishing import with_published
+    from pgstrata.cli.campaign_run import with_published
     from pgstrata.record.reader import read
     from pgstrata.report.tables.agreement import StudyReport, read_report, table_lines
 

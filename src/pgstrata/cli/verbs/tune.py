@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import OutDirectory, QuietFlag, ScratchDirectory, parse_margin, print_text
+from pgstrata.cli.output import OutDirectory, QuietFlag, ScratchDirectory, argument, option, parse_margin, print_text
 from pgstrata.cli.verbs.quick import Clients, Crash, Margin, OnHost, PlanOnly, Scale, Script, Seed, quick_workload
 from pgstrata.errors import ExitCode
 
@@ -22,20 +22,18 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: pgstrata tune ext4 --over postgres-io --minutes 45"
 Over = Annotated[
     str,
-    typer.Option(
+    option(
         "--over",
+        "Factors with two levels: a YAML file, or postgres-io, ext4, xfs, btrfs, zfs, linux-vm.",
         metavar="FILE|PRESET",
-        help="Factors with two levels: a YAML file, or postgres-io, ext4, xfs, btrfs, zfs, linux-vm.",
         show_default=False,
     ),
 ]
-Budget = Annotated[float, typer.Option("--minutes", metavar="N", min=1, help="Time budget, without power cuts.")]
+Budget = Annotated[float, option("--minutes", "Time budget, without power cuts.", metavar="N", min=1)]
 
 
 def tune(
-    stack: Annotated[
-        str, typer.Argument(metavar="STACK", help="Short notation, e.g. xfs:noatime.", show_default=False)
-    ],
+    stack: Annotated[str, argument("STACK", "Short notation, e.g. xfs:noatime.", show_default=False)],
     over: Over,
     minutes: Budget = 45.0,
     scale: Scale = None,

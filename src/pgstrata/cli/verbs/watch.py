@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, print_json, print_notice, print_text
+from pgstrata.cli.output import JsonFlag, argument, option, print_json, print_notice, print_text
 from pgstrata.errors import PreflightError, UsageError, extra
 
 if TYPE_CHECKING:
@@ -45,19 +45,12 @@ class _Listening:
 
 
 def watch(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Campaign directory, also one that has not started yet.")
-    ],
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 0,
-    bind: Annotated[str, typer.Option("--bind", metavar="ADDRESS", help="Address to listen on.")] = LOOPBACK,
+    directory: Annotated[Path, argument("DIR", "Campaign directory, also one that has not started yet.")],
+    port: Annotated[int, option("--port", "Port; 0 picks a free one.", min=0, max=65535)] = 0,
+    bind: Annotated[str, option("--bind", "Address to listen on.", metavar="ADDRESS")] = LOOPBACK,
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            "--token-file",
-            metavar="FILE",
-            help="File with the access token, for Prometheus; created if missing.",
-            show_default=False,
-        ),
+        option("--token-file", "File with the access token, for Prometheus; created if missing.", metavar="FILE"),
     ] = None,
     json: JsonFlag = False,
 ) -> None:

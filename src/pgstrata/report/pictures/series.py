@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pgstrata.analyze.stats.interval import Floats
 from pgstrata.analyze.stats.jitter import STALL
-from pgstrata.record.parquet_file import Table
+from pgstrata.record.parquet import Table
 from pgstrata.record.reader import CellData
 
 RUNNING_MEAN_S = 15

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pgstrata.analyze.crash import broke_promise, share_bound
 from pgstrata.analyze.findings import DurabilityFinding, Findings
-from pgstrata.record.cluster import ARCHIVE, REJOINS, ClusterFound, LostNodes, PowerCutNodes, RejoinedNodes
+from pgstrata.record.crash import ARCHIVE, REJOINS, ClusterFound, LostNodes, PowerCutNodes, RejoinedNodes
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.sentences.crash_timeline import CutPicture, Story, draw_cut, tell_story
 from pgstrata.report.sentences.figures import render_count, render_number

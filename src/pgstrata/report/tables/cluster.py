@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pgstrata.analyze.findings import CellFinding, Findings, NodeFinding, StackFinding
-from pgstrata.record.cluster import ARCHIVE
+from pgstrata.record.crash import ARCHIVE
 from pgstrata.report.sentences.figures import NOT_KNOWN, render_number, render_percent
 from pgstrata.spec.notation.stack import render_volume
 from pgstrata.spec.stack import PRIMARY, Network, Node, Stack

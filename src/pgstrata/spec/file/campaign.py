@@ -20,7 +20,6 @@ from pgstrata.spec.file.files import resolve_hosts, resolve_lab_files, resolve_s
 from pgstrata.spec.file.matrix import expand_matrix
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.file.problems import Location, Problem, explain
-from pgstrata.spec.file.resolve import complete_stack
 from pgstrata.spec.file.shorthand import STACK_WORDS, expand_stack
 from pgstrata.spec.file.tree import (
     MAX_DEPTH,
@@ -34,9 +33,10 @@ from pgstrata.spec.file.tree import (
     read_tree,
     render_problem,
 )
-from pgstrata.spec.hosts.exec_target import EXEC, exec_problem
 from pgstrata.spec.hosts.inventory import InventoryHosts
-from pgstrata.spec.layers.imported import Imported
+from pgstrata.spec.hosts.targets import EXEC, exec_problem
+from pgstrata.spec.layers.not_built import Imported
+from pgstrata.spec.notation.stack import complete_stack
 from pgstrata.spec.server_settings import stack_setting_problems
 from pgstrata.spec.stack import Stack, Volume
 
@@ -53,13 +53,6 @@ def load_campaign(path: str | Path) -> Campaign:
     """The campaign of a YAML file; UsageError (exit code 2) with file, line and key for everything that is wrong."""
     file = Path(path)
     return _Loader(file, read_tree(file)).load()
-
-
-def campaign_schema() -> dict[str, Any]:
-    """JSON Schema of campaign files as users write them, short forms included; for editors."""
-    from pgstrata.spec.file.schema import campaign_schema as build
-
-    return build()
 
 
 class _Loader:
@@ -156,9 +149,7 @@ class _Loader:
         stand_in = Stack(name="stand-in", data=Volume(fs=Imported()))
         built = tuple(s or stand_in.model_copy(update={"name": n}) for n, s in stacks.items()) or (stand_in,)
         if isinstance(rest.get("hosts"), dict):
-            rest["hosts"] = (
-                self._cluster(rest["hosts"]) if "dask" in rest["hosts"] else self._inventory_hosts(rest["hosts"])
-            )
+            rest["hosts"] = self._hosts(rest["hosts"])
         data = {"name": slug(self.file.stem), **rest, "stacks": built}
         try:
             campaign = Campaign.model_validate(data)
@@ -175,29 +166,13 @@ class _Loader:
             self._note(line_of(self.tree, problem.location), problem)
         return campaign.model_copy(update={"workload": workload, "lab": lab})
 
-    def _cluster(self, data: dict[str, Any]) -> tuple[str, ...]:
-        """`hosts: {dask: ...}` as the text that stands for it."""
+    def _hosts(self, data: dict[str, Any]) -> tuple[str, ...]:
+        """`hosts: {dask: ...}` and `hosts: {inventory: FILE, group: NAME}` as the list that they stand for."""
+        model: type[DaskHosts | InventoryHosts] = DaskHosts if "dask" in data else InventoryHosts
         try:
-            cluster = DaskHosts.model_validate(data).dask
+            problems, hosts = resolve_hosts(model.model_validate(data), self.file.parent)
         except ValidationError as error:
-            for problem in explain(error, DaskHosts, data):
-                self._note(line_of(self.tree, ("hosts", *problem.location)), _below(problem, ("hosts",), DaskHosts))
-            return ()
-        if cluster.tls is None:
-            return (cluster.text,)
-        folder = (self.file.parent / cluster.tls).resolve()
-        return (cluster.model_copy(update={"tls": str(folder)}).text,)
-
-    def _inventory_hosts(self, data: dict[str, Any]) -> tuple[str, ...]:
-        """`hosts: {inventory: FILE, group: NAME}` as the list that it stands for."""
-        try:
-            asked = InventoryHosts.model_validate(data)
-        except ValidationError as error:
-            wrong = explain(error, InventoryHosts, data)
-            problems = [_below(problem, ("hosts",), InventoryHosts) for problem in wrong]
-            hosts: tuple[str, ...] = ()
-        else:
-            problems, hosts = resolve_hosts(asked, self.file.parent)
+            problems, hosts = [_below(problem, ("hosts",), model) for problem in explain(error, model, data)], ()
         for problem in problems:
             self._note(line_of(self.tree, problem.location), problem)
         return hosts

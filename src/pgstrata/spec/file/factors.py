@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import UsageError
+from pgstrata.spec.campaign import LEAST_FACTORS, MOST_FACTORS, Factor, Tuning
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.file.problems import Location
-from pgstrata.spec.file.resolve import stack_from_mapping
 from pgstrata.spec.file.shorthand import expand_stack
 from pgstrata.spec.file.tree import (
     FileProblem,
@@ -38,11 +38,10 @@ from pgstrata.spec.file.tree import (
 )
 from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.notation.options import parse_options
-from pgstrata.spec.notation.stack import parse_stack_mapping
+from pgstrata.spec.notation.stack import parse_stack_mapping, stack_from_mapping
 from pgstrata.spec.screening import Row, row_names, screening_rows
 from pgstrata.spec.server_settings import TAKEN, stack_setting_problems
 from pgstrata.spec.stack import Stack
-from pgstrata.spec.tuning import LEAST_FACTORS, MOST_FACTORS, Factor, Tuning
 
 KEYS = ("note", "for", "factors")
 FACTOR_KEYS = ("levels", "source", "cost")

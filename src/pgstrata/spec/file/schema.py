@@ -10,7 +10,7 @@ from typing import Any
 
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.dask_cluster import DaskCluster
-from pgstrata.spec.drivers.kind import Driver
+from pgstrata.spec.drivers import Driver
 from pgstrata.spec.hosts.inventory import InventoryHosts
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 

@@ -6,6 +6,8 @@ filesystem, layer or device is text or a mapping. What short notation says repla
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, get_origin
 
 from pgstrata.errors import UsageError
@@ -16,6 +18,19 @@ from pgstrata.spec.notation.stack import parse_stack_mapping, parse_volume_mappi
 
 OF_DATA = ("device", "layers", "fs", "server")
 STACK_WORDS = ("inherits", "stack", *OF_DATA)
+
+
+Expand = Callable[[Any, int, Location], Any]
+"""From a value as written, with its line and place, to its full form."""
+
+
+def _each(value: Marked, path: Location, expand: Mapping[str, Expand]) -> Marked:
+    """The mapping with the values of those keys in full form; null stays."""
+    full = Marked(value.line)
+    for key, item in value.items():
+        at = value.lines[key]
+        full.put(key, expand[key](item, at, (*path, key)) if key in expand and item is not None else item, at)
+    return full
 
 
 def expand_stack(value: Any, line: int, path: Location) -> Marked:
@@ -33,7 +48,7 @@ def expand_stack(value: Any, line: int, path: Location) -> Marked:
             data.take_from(value, key)
         elif key not in ("stack", "inherits"):
             rest.take_from(value, key)
-    full = merge(stack, _expand_places(rest, path))
+    full = merge(stack, _each(rest, path, _OF_STACK))
     if data:
         volume = Marked(data.line)
         volume.put("data", _expand_volume(data, data.line, path), data.line)
@@ -41,42 +56,23 @@ def expand_stack(value: Any, line: int, path: Location) -> Marked:
     return full if isinstance(full, Marked) else Marked(line)
 
 
-def _expand_places(stack: Marked, path: Location) -> Marked:
-    """Volumes of a stack's mapping in full form."""
-    full = Marked(stack.line)
-    for key in stack:
-        value, line = stack[key], stack.lines[key]
-        if key in ("data", "wal") and value is not None:
-            full.put(key, _expand_volume(value, line, (*path, key)), line)
-        elif key == "tablespaces" and isinstance(value, Marked):
-            spaces = Marked(value.line)
-            for name in value:
-                at = value.lines[name]
-                spaces.put(name, _expand_volume(value[name], at, (*path, key, name)), at)
-            full.put(key, spaces, line)
-        elif key == "topology" and isinstance(value, Marked):
-            full.put(key, _expand_topology(value, (*path, key)), line)
-        else:
-            full.put(key, value, line)
-    return full
+def _expand_tablespaces(value: Any, line: int, path: Location) -> Any:
+    return _each(value, path, dict.fromkeys(value, _expand_volume)) if isinstance(value, Marked) else value
 
 
-def _expand_topology(topology: Marked, path: Location) -> Marked:
+def _expand_topology(value: Any, line: int, path: Location) -> Any:
     """Expand what its standbys and archive sit on, which may be as short as elsewhere."""
-    full = Marked(topology.line)
-    for key in topology:
-        value, line = topology[key], topology.lines[key]
-        if key == "archive" and value is not None:
-            full.put(key, _expand_volume(value, line, (*path, key)), line)
-        elif key == "standbys" and isinstance(value, MarkedList):
-            standbys = MarkedList(value.line)
-            for index, item in enumerate(value):
-                at = value.lines[index]
-                standbys.add(_expand_standby(item, at, (*path, key, index)), at)
-            full.put(key, standbys, line)
-        else:
-            full.put(key, value, line)
-    return full
+    expand = {"archive": _expand_volume, "standbys": _expand_standbys}
+    return _each(value, path, expand) if isinstance(value, Marked) else value
+
+
+def _expand_standbys(value: Any, line: int, path: Location) -> Any:
+    if not isinstance(value, MarkedList):
+        return value
+    standbys = MarkedList(value.line)
+    for index, (item, at) in enumerate(zip(value, value.lines, strict=True)):
+        standbys.add(_expand_standby(item, at, (*path, index)), at)
+    return standbys
 
 
 def _expand_standby(value: Any, line: int, path: Location) -> Any:
@@ -95,24 +91,28 @@ def _expand_volume(value: Any, line: int, path: Location) -> Any:
         return _from_text(parse_volume_mapping, value, line, path)
     if not isinstance(value, Marked):
         return value
-    full, counts = Marked(value.line), Marked(value.line)
-    for key in value:
-        at, item, where = value.lines[key], value[key], (*path, key)
-        if key == "fs":
-            full.put(key, _expand_fs(item, at, where, counts), at)
-        elif key == "layers":
-            full.put(key, _expand_layers(item, at, where, counts), at)
-        elif key == "device":
-            full.put(key, expand_device(item, at, where), at)
-        elif key == "server":
-            full.put("fs", mark({"kind": key, "uri": item}, at), at)
-        else:
-            full.put(key, item, at)
+    counts = Marked(value.line)
+    expand: dict[str, Expand] = {
+        "fs": partial(_expand_fs, volume=counts),
+        "layers": partial(_expand_layers, volume=counts),
+        "device": expand_device,
+    }
+    full = _each(value, path, expand)
+    if "server" in full:
+        full.put("fs", mark({"kind": "server", "uri": full.pop("server")}, full.lines["server"]), full.lines["server"])
     if counts:
         own = full.get("device")
         device = merge(counts["device"], own) if isinstance(own, Marked) else counts["device"]
         full.put("device", device, full.lines.get("device", counts.lines["device"]))
     return full
+
+
+_OF_STACK: Mapping[str, Expand] = {
+    "data": _expand_volume,
+    "wal": _expand_volume,
+    "tablespaces": _expand_tablespaces,
+    "topology": _expand_topology,
+}
 
 
 def _expand_fs(value: Any, line: int, path: Location, volume: Marked) -> Any:
@@ -122,24 +122,19 @@ def _expand_fs(value: Any, line: int, path: Location, volume: Marked) -> Any:
         if "device" in found:
             volume.put("device", mark(found["device"], line), line)
         return fs
-    if not isinstance(value, Marked):
-        return value
     return _expand_inside(value, path)
 
 
-def _expand_inside(value: Marked, path: Location) -> Marked:
+def _expand_inside(value: Any, path: Location) -> Any:
     """A layer or filesystem as a mapping, in which devices and filesystems may be written short."""
-    full = Marked(value.line)
+    if not isinstance(value, Marked):
+        return value
     devices, filesystems = _holding(Device), _holding(Filesystem)
-    for key in value:
-        at, item, where = value.lines[key], value[key], (*path, key)
-        if key in filesystems and item is not None:
-            full.put(key, _expand_fs(item, at, where, Marked(at)), at)
-        elif key in devices and item is not None:
-            full.put(key, expand_device(item, at, where), at)
-        else:
-            full.put(key, item, at)
-    return full
+    return _each(value, path, dict.fromkeys(devices, expand_device) | dict.fromkeys(filesystems, _expand_exported))
+
+
+def _expand_exported(value: Any, line: int, path: Location) -> Any:
+    return _expand_fs(value, line, path, Marked(line))
 
 
 def _holding(sort: type[Kind]) -> set[str]:
@@ -150,22 +145,17 @@ def _holding(sort: type[Kind]) -> set[str]:
 
 def _expand_layers(value: Any, line: int, path: Location, volume: Marked) -> Any:
     if isinstance(value, str):
-        single = MarkedList(line)
-        single.add(value, line)
-        value = single
+        value = mark([value], line)
     if not isinstance(value, MarkedList):
         return value
     full = MarkedList(line)
-    for index, item in enumerate(value):
-        at = value.lines[index]
+    for index, (item, at) in enumerate(zip(value, value.lines, strict=True)):
         if isinstance(item, str):
             found: dict[str, Any] = {}
             item = _from_text(lambda text, f=found: BlockLayer.parse(text, f), item, at, (*path, index))
             if "device" in found:
                 volume.put("device", mark(found["device"], at), at)
-        elif isinstance(item, Marked):
-            item = _expand_inside(item, (*path, index))
-        full.add(item, at)
+        full.add(_expand_inside(item, (*path, index)), at)
     return full
 
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pgstrata.spec.layers.media import Timed
-from pgstrata.spec.media_model import CHOICE, DEFINED, MODEL_SCHEMA, check_model
+from pgstrata.spec.layers.media import CHOICE, DEFINED, MODEL_SCHEMA, Timed, check_model
 from pgstrata.spec.model import Model, SizeBytes
 
 SMALLEST_DISK_BYTES = 1 << 20

@@ -7,11 +7,9 @@ import re
 from pydantic import Field, field_validator
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.checks import Refused
 from pgstrata.spec.hosts.lab import MACHINE_NAME, RUNNING_LAB
-from pgstrata.spec.hosts.node_network import underlay_problem
-from pgstrata.spec.hosts.ssh_target import parse_target
-from pgstrata.spec.model import Model
+from pgstrata.spec.hosts.targets import parse_target, underlay_problem
+from pgstrata.spec.model import Model, Refused
 
 LOCAL = "local"
 

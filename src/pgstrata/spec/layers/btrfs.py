@@ -13,16 +13,17 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pgstrata.spec.durability_class import LOSES_CACHE, BackingFs, Parity, Promises
 from pgstrata.spec.layers.kind import LocalFilesystem, Switch, redundancy
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.notation.options import render_options
-from pgstrata.spec.notation.refusals import (
+from pgstrata.spec.notation.options import (
     IMPLIED_MOUNT_WORDS,
     LEAVE_OUT,
     MOUNT_WORDS,
     SYNCHRONOUS,
     Refusal,
     refuse,
+    render_call,
+    render_options,
+    spelled,
 )
-from pgstrata.spec.notation.term import render_call
 
 _COPIES = {"dup": 2.0, "raid1": 2.0, "raid10": 2.0, "raid1c3": 3.0, "raid1c4": 4.0}
 _PARITY_DISKS = {"raid5": 1, "raid6": 2}
@@ -67,22 +68,11 @@ class Btrfs(LocalFilesystem):
     assembles: ClassVar[bool] = True
 
     aliases: ClassVar[Mapping[str, str]] = {"commit": "commit_s", "datacow": "nodatacow", "datasum": "nodatasum"}
-    also: ClassVar[Mapping[str, str]] = {
-        "-d": "data",
-        "--data": "data",
-        "-m": "metadata",
-        "--metadata": "metadata",
-        "-n": "nodesize",
-        "--nodesize": "nodesize",
-        "-s": "sectorsize",
-        "--sectorsize": "sectorsize",
-        "--csum": "csum",
-        "--checksum": "csum",
-        "checksum": "csum",
-        "no-holes": "no_holes",
-        "skinny-metadata": "skinny_metadata",
-        "compress-force": "compress_force",
-    }
+    also: ClassVar[Mapping[str, str]] = spelled(
+        data="-d --data", metadata="-m --metadata", nodesize="-n --nodesize", sectorsize="-s --sectorsize",
+        csum="--csum --checksum checksum", no_holes="no-holes", skinny_metadata="skinny-metadata",
+        compress_force="compress-force",
+    )  # fmt: skip
     bare: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "discard": {"discard": "sync"},
         "nodiscard": {"discard": "off"},
@@ -91,19 +81,13 @@ class Btrfs(LocalFilesystem):
         "space_cache": {"space_cache": "v1"},
     }
     implied: ClassVar[frozenset[str]] = IMPLIED_MOUNT_WORDS | {
-        *("async", "noautodefrag", "noflushoncommit", "nossd_spread"),
+        *("async", "noautodefrag", "noflushoncommit", "nossd_spread")
     }
     refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
     layout_field: ClassVar[str] = "data"
     layout_minimum: ClassVar[Mapping[str, int]] = {
-        "raid0": 2,
-        "raid1": 2,
-        "raid10": 4,
-        "raid5": 2,
-        "raid6": 3,
-        "raid1c3": 3,
-        "raid1c4": 4,
-    }
+        "raid0": 2, "raid1": 2, "raid10": 4, "raid5": 2, "raid6": 3, "raid1c3": 3, "raid1c4": 4,
+    }  # fmt: skip
     layout_usual: ClassVar[Mapping[str, int]] = {"raid5": 3, "raid6": 4}
     spans_devices: ClassVar[bool] = True
     copy_on_write: ClassVar[bool] = True

@@ -8,10 +8,9 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from pgstrata.spec.durability_class import LOSES_CACHE, UNKNOWN, BackingFs, Promises
-from pgstrata.spec.layers.kind import Device, Switch
-from pgstrata.spec.layers.own_device import LoggingFilesystem
+from pgstrata.spec.layers.kind import Device, LoggingFilesystem, Switch
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.notation.refusals import (
+from pgstrata.spec.notation.options import (
     IMPLIED_MOUNT_WORDS,
     LEAVE_OUT,
     MOUNT_WORDS,
@@ -19,6 +18,7 @@ from pgstrata.spec.notation.refusals import (
     YOURSELF,
     Refusal,
     refuse,
+    spelled,
 )
 
 FEATURES: Mapping[str, str] = {
@@ -96,29 +96,17 @@ class Ext4(LoggingFilesystem):
         "64bit": "bits_64",
     }
     units: ClassVar[Mapping[str, str]] = {"-J size": "m"}
-    also: ClassVar[Mapping[str, str]] = {
-        "-b": "block_size",
-        "blocksize": "block_size",
-        "stripe-width": "stripe_width_blocks",
-        "-C": "bigalloc_cluster",
-        "cluster_size": "bigalloc_cluster",
-        "-J size": "journal_size",
-        "-I": "inode_size",
-        "-m": "reserved_percent",
-        "reserved_ratio": "reserved_percent",
-        "-g": "blocks_per_group",
-        "-G": "flex_bg_size",
-        "-e": "errors",
-        "extents": "extent",
-    }
+    also: ClassVar[Mapping[str, str]] = spelled(
+        block_size="-b blocksize", stripe_width_blocks="stripe-width", bigalloc_cluster="-C cluster_size",
+        journal_size="-J~size", inode_size="-I", reserved_percent="-m reserved_ratio", blocks_per_group="-g",
+        flex_bg_size="-G", errors="-e", extent="extents",
+    )  # fmt: skip
     bare: ClassVar[Mapping[str, Mapping[str, str]]] = {"bigalloc": {"bigalloc_cluster": "64k"}}
     opposites: ClassVar[Mapping[str, str]] = {
         "dioread_lock": "dioread_nolock",
         "no_prefetch_block_bitmaps": "prefetch_block_bitmaps",
     }
-    implied: ClassVar[frozenset[str]] = IMPLIED_MOUNT_WORDS | {
-        *("async", "lazy_itable_init=0", "lazy_journal_init=0"),
-    }
+    implied: ClassVar[frozenset[str]] = IMPLIED_MOUNT_WORDS | {*("async", "lazy_itable_init=0", "lazy_journal_init=0")}
     refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
 
     block_size: SizeBytes | None = Field(None, description="mke2fs -b")

@@ -18,9 +18,8 @@ from pydantic_core import CoreSchema, core_schema
 from pgstrata.errors import UsageError
 from pgstrata.spec.durability_class import BackingFs, Parity, Promises
 from pgstrata.spec.file.nearest import render_nearest
-from pgstrata.spec.notation.options import Spelled, render_options
-from pgstrata.spec.notation.term import Call, render_call
-from pgstrata.spec.notation.tokens import split_call
+from pgstrata.spec.notation.options import Call, Spelled, render_call, render_options
+from pgstrata.spec.notation.tokens import split_call, split_top
 
 Switch = bool | None
 """An option that is set, cleared or (None) left at the kernel's default."""
@@ -65,6 +64,15 @@ class Kind(Spelled):
     def own_devices(self) -> dict[str, Device]:
         """Devices besides those it sits on, by what they are for."""
         return {name: device for name in self.own_names if (device := getattr(self, name)) is not None}
+
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
+        """Yield what it means for acknowledged commits; `ground` is what its directory or files lie on."""
+        yield from ()
+
+    @property
+    def parity(self) -> tuple[Parity, ...]:
+        """Parity that nothing journals."""
+        return ()
 
     def on_recorded(self) -> Self:
         """Return it as best made on a crash trial's recorded disks, which read as zeroes and are looked at later."""
@@ -188,10 +196,6 @@ class Device(Kind):
         """True if a power cut is known to lose nothing that was completed, flushed or not."""
         return False
 
-    def promises(self, where: str, ground: BackingFs | None) -> Promises:
-        """Yield what it means for acknowledged commits; `ground` is what its files lie on."""
-        yield from ()
-
     @abstractmethod
     def lies_on(self, scratch: str, look: Look) -> str:
         """Return what it finally lies on, in the words of a table's head."""
@@ -238,10 +242,6 @@ class BlockLayer(Kind):
     under_pool: ClassVar[str] = ""
     """Problem with it below a filesystem that pools disks itself, if any; `{fs}` is that one."""
 
-    def promises(self, where: str, ground: BackingFs | None) -> Promises:
-        """Yield what it means for acknowledged commits; `ground` is what a directory was found to lie on."""
-        yield from ()
-
     @property
     def asked_layout(self) -> str:
         """Layout by which the devices below are put together."""
@@ -270,11 +270,6 @@ class BlockLayer(Kind):
     @abstractmethod
     def copies(self, devices: int) -> float:
         """Bytes on the devices for each byte written to it."""
-
-    @property
-    def parity(self) -> tuple[Parity, ...]:
-        """Parity that nothing journals."""
-        return ()
 
     @classmethod
     def parse(cls, text: str, volume: dict[str, Any]) -> dict[str, Any]:
@@ -309,6 +304,8 @@ class Filesystem(Kind):
     """Part that PostgreSQL sees: a filesystem, a pool, or a directory that is there."""
 
     kinds: ClassVar[dict[str, type[Filesystem]]] = {}
+    sits_on_device: ClassVar[bool] = True
+    """False for what takes no block device in any case."""
     spans_devices: ClassVar[bool] = False
     """True if it combines several devices itself."""
     pools_disks: ClassVar[bool] = False
@@ -325,7 +322,7 @@ class Filesystem(Kind):
     @classmethod
     def takes_device(cls, asked: Mapping[str, Any]) -> bool:
         """True if it sits on a block device; `asked` are its fields as written."""
-        return True
+        return cls.sits_on_device
 
     @property
     def needs_device(self) -> bool:
@@ -384,18 +381,9 @@ class Filesystem(Kind):
         """Bytes on the devices for each byte written to it."""
         return 1.0
 
-    def promises(self, where: str, ground: BackingFs | None) -> Promises:
-        """Yield what it means for acknowledged commits; `ground` is what a directory was found to lie on."""
-        yield from ()
-
     @abstractmethod
     def tears_pages(self, ground: BackingFs | None) -> bool:
         """True if a power cut can leave half of a page old and half new."""
-
-    @property
-    def parity(self) -> tuple[Parity, ...]:
-        """Parity that nothing journals."""
-        return ()
 
     @classmethod
     def parse(cls, text: str, volume: dict[str, Any] | None = None, whole: str = "") -> dict[str, Any]:
@@ -426,8 +414,7 @@ class Filesystem(Kind):
                 layouts.append(word)
             else:
                 raise UsageError(
-                    f"{call.name} takes no {word!r} in parentheses",
-                    hint=f"options follow a colon: {call.name}:{word}",
+                    f"{call.name} takes no {word!r} in parentheses", hint=f"options follow a colon: {call.name}:{word}"
                 )
         return cls.parse_layouts(layouts) if layouts else {}
 
@@ -456,3 +443,74 @@ class LocalFilesystem(Filesystem):
 def redundancy(parity_disks: int, devices: int) -> float:
     """Bytes on `devices` for each byte, of which so many disks hold parity."""
     return devices / max(1, devices - parity_disks)
+
+
+_PLAIN = "loop"
+"""The kind where nothing else is said."""
+LOG = "log"
+
+
+def parse_own_device(words: Sequence[str], **usual: str) -> dict[str, Any]:
+    """Return the field values: a count and a size of loop files, `usual` where they are not given, or a device in
+    full."""
+    device: dict[str, Any] = {"kind": _PLAIN, **usual}
+    for word in words:
+        if word.startswith(tuple(Device.kinds)):
+            device = Device.parse(word)
+        else:
+            device["count" if word.isdigit() else "size"] = word.removeprefix("size=")
+    return device
+
+
+def render_own_device(device: Device, usual_count: int = 1) -> str:
+    """Return short notation; empty for what is taken where nothing is said."""
+    plain = device.kind == _PLAIN and not device.says_more and device.count == usual_count
+    return "" if plain else device.render()
+
+
+def parse_own_devices(model: type[Kind], call: Call) -> dict[str, Any]:
+    """Return the field values behind the parentheses: options, then `+NAME(DEVICE)` of `model.own_names`."""
+    rest, *own = split_top(call.rest, "+")
+    found = call.options(model, rest)
+    names = " or ".join(f"+{name}" for name in model.own_names)
+    for text in own:
+        name, arguments, more = split_call(text)
+        if name not in model.own_names or more:
+            raise UsageError(
+                f"+{text} in {call.text!r} is not taken: {model.name()} has one device of its own, {names}",
+                hint=f"options stand before it: {model.name()}:OPTION+{model.own_names[0]}(DEVICE)",
+            )
+        found[name] = parse_own_device(split_top(arguments, ",") if arguments else ())
+    return found
+
+
+def render_own_devices(kind: Kind) -> str:
+    """Return short notation of all devices of a layer or filesystem; empty without any."""
+    return "".join(f"+{render_call(name, [render_own_device(device)])}" for name, device in kind.own_devices.items())
+
+
+class LoggingFilesystem(LocalFilesystem):
+    """One with `log`, a device beside the one below: `xfs+log`, `ext4:noatime+log(media(nvme))`.
+
+    What the log is called, and how it is made: mke2fs(8), `-J device`; mkfs.xfs(8), `-l logdev`.
+    """
+
+    own_names: ClassVar[tuple[str, ...]] = (LOG,)
+    not_options: ClassVar[frozenset[str]] = frozenset({LOG})
+
+    if TYPE_CHECKING:
+
+        @property
+        def log(self) -> Device | None: ...
+
+    def count_problem(self, count: int) -> str | None:
+        if self.log is not None and self.log.count != 1:
+            return f"the log of {self.kind} takes one device, and {self.log.count} are given"
+        return super().count_problem(count)
+
+    @classmethod
+    def parse_call(cls, call: Call) -> dict[str, Any]:
+        return cls.parse_words(call) | parse_own_devices(cls, call)
+
+    def render(self, count: str = "") -> str:
+        return super().render(count) + render_own_devices(self)

@@ -10,17 +10,8 @@ from pydantic import Field, model_validator
 
 from pgstrata.spec.layers.kind import BlockLayer
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.notation.refusals import LEAVE_OUT, YOURSELF, Refusal, refuse
+from pgstrata.spec.notation.options import LEAVE_OUT, YOURSELF, Refusal, refuse, spelled
 
-_DASHED = {
-    "key-size": "key_size",
-    "sector-size": "sector_size",
-    **{
-        f"perf-{name}": name
-        for name in ("no_read_workqueue", "no_write_workqueue", "same_cpu_crypt", "submit_from_crypt_cpus")
-    },
-}
-"""Options of cryptsetup, without dashes before them, and their fields."""
 _REFUSED: Mapping[str, Refusal] = {
     **refuse("key-file --key-file -d keyfile-offset --keyfile-offset keyfile-size --keyfile-size -l key-slot "
              "--key-slot -S volume-key-file --volume-key-file master-key-file --master-key-file use-random "
@@ -65,13 +56,14 @@ class Luks(BlockLayer):
     keeps_count: ClassVar[bool] = True
     assembles: ClassVar[bool] = True
     known_as: ClassVar[Mapping[str, str]] = dict.fromkeys(("dm-crypt", "dmcrypt", "cryptsetup", "luks2"), "luks")
-    also: ClassVar[Mapping[str, str]] = {
-        "-c": "cipher",
-        "-s": "key_size",
-        **{f"{dashes}{name}": field for name, field in _DASHED.items() for dashes in ("", "--")},
-        "--cipher": "cipher",
-        **dict.fromkeys(("discard", "allow-discards", "--allow-discards"), "discards"),
-    }
+    also: ClassVar[Mapping[str, str]] = spelled(
+        cipher="-c --cipher", key_size="-s key-size --key-size", sector_size="sector-size --sector-size",
+        no_read_workqueue="perf-no_read_workqueue --perf-no_read_workqueue",
+        no_write_workqueue="perf-no_write_workqueue --perf-no_write_workqueue",
+        same_cpu_crypt="perf-same_cpu_crypt --perf-same_cpu_crypt",
+        submit_from_crypt_cpus="perf-submit_from_crypt_cpus --perf-submit_from_crypt_cpus",
+        discards="discard allow-discards --allow-discards",
+    )  # fmt: skip
     refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
     not_options: ClassVar[frozenset[str]] = frozenset({"format"})
     layout_field: ClassVar[str] = "format"

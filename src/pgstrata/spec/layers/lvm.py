@@ -7,11 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pgstrata.spec.layers.kind import BlockLayer, Device
-from pgstrata.spec.layers.own_device import parse_own_devices, render_own_devices
+from pgstrata.spec.layers.kind import BlockLayer, Device, parse_own_devices, render_own_devices
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.notation.refusals import LEAVE_OUT, YOURSELF, Refusal, refuse
-from pgstrata.spec.notation.term import Call
+from pgstrata.spec.notation.options import LEAVE_OUT, YOURSELF, Call, Refusal, refuse, spelled
 
 _REFUSED: Mapping[str, Refusal] = {
     **refuse("stripes -i --stripes", "a striped volume takes all devices, whose number stands in parentheses",
@@ -82,13 +80,10 @@ class Lvm(BlockLayer):
         "stripe": "lvm(striped)",
     }
     units: ClassVar[Mapping[str, str]] = dict.fromkeys(("-I", "--stripesize", "-c", "--chunksize", "chunksize"), "k")
-    also: ClassVar[Mapping[str, str]] = {
-        "stripesize": "stripe_size",
-        "-I": "stripe_size",
-        "--stripesize": "stripe_size",
-        **dict.fromkeys(("cachemode", "--cachemode"), "cache_mode"),
-        **dict.fromkeys(("chunksize", "chunk_size", "-c", "--chunksize"), "cache_chunk"),
-    }
+    also: ClassVar[Mapping[str, str]] = spelled(
+        stripe_size="stripesize -I --stripesize", cache_mode="cachemode --cachemode",
+        cache_chunk="chunksize chunk_size -c --chunksize",
+    )  # fmt: skip
     refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
     not_options: ClassVar[frozenset[str]] = frozenset({"layout", *own_names})
     layout_field: ClassVar[str] = "layout"

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from pgstrata.spec.durability_class import Parity
 from pgstrata.spec.layers.kind import BlockLayer, redundancy
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.notation.refusals import LEAVE_OUT, Refusal, refuse
+from pgstrata.spec.notation.options import LEAVE_OUT, Refusal, refuse, spelled
 
 _PARITY_DISKS = {"raid5": 1, "raid6": 2}
 
@@ -55,14 +55,9 @@ class Md(BlockLayer):
     under_pool: ClassVar[str] = "hides the disks from {fs}, which then cannot repair: use a vdev layout of {fs} instead"
     units: ClassVar[Mapping[str, str]] = {"-c": "k", "--chunk": "k"}
     known_as: ClassVar[Mapping[str, str]] = {"mdadm": "md", "mdraid": "md", "raid": "md(raid1)"}
-    also: ClassVar[Mapping[str, str]] = {
-        "-c": "chunk",
-        "--chunk": "chunk",
-        "-b": "bitmap",
-        "--bitmap": "bitmap",
-        "--assume-clean": "assume_clean",
-        "assume-clean": "assume_clean",
-    }
+    also: ClassVar[Mapping[str, str]] = spelled(
+        chunk="-c --chunk", bitmap="-b --bitmap", assume_clean="--assume-clean assume-clean",
+    )  # fmt: skip
     implied: ClassVar[frozenset[str]] = frozenset({"metadata=1.2", "--metadata=1.2", "-e=1.2"})
     refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
     not_options: ClassVar[frozenset[str]] = frozenset({"level"})

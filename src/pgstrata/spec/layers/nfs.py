@@ -12,9 +12,16 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.durability_class import LOSES, UNKNOWN, BackingFs, Parity, Promises
 from pgstrata.spec.layers.kind import BlockLayer, Filesystem, LocalFilesystem, Look
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.notation.options import render_options
-from pgstrata.spec.notation.refusals import IMPLIED_MOUNT_WORDS, LEAVE_OUT, MOUNT_WORDS, Refusal, refuse
-from pgstrata.spec.notation.term import Call, render_call
+from pgstrata.spec.notation.options import (
+    IMPLIED_MOUNT_WORDS,
+    LEAVE_OUT,
+    MOUNT_WORDS,
+    Call,
+    Refusal,
+    refuse,
+    render_call,
+    render_options,
+)
 from pgstrata.spec.notation.tokens import split_call
 
 _TIMES = ("acregmin", "acregmax", "acdirmin", "acdirmax")

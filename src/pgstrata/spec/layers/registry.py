@@ -6,22 +6,18 @@ What is registered from outside the package (`Filesystem.register`) is taken in 
 from __future__ import annotations
 
 from pgstrata.spec.layers.btrfs import Btrfs
-from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.devices import DiskDevice, LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4
-from pgstrata.spec.layers.imported import Imported
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
-from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.luks import Luks
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.spec.layers.nfs import Nfs
-from pgstrata.spec.layers.server import RunningServer
+from pgstrata.spec.layers.not_built import Existing, Imported, RunningServer
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
-from pgstrata.spec.layers.zfs import Zfs
-from pgstrata.spec.layers.zvol import Zvol
+from pgstrata.spec.layers.zfs import Zfs, Zvol
 
 DEVICES: tuple[type[Device], ...] = (LoopDevice, DiskDevice, MediaDevice)
 LAYERS: tuple[type[BlockLayer], ...] = (Lvm, Md, Luks, Zvol)
@@ -29,10 +25,6 @@ FILESYSTEMS: tuple[type[Filesystem], ...] = (Ext4, Xfs, Btrfs, Zfs, Tmpfs, Nfs, 
 
 
 def register_kinds() -> None:
-    """Makes all kinds known; done once, by `spec.stack`."""
-    for device in DEVICES:
-        Device.register(device)
-    for layer in LAYERS:
-        BlockLayer.register(layer)
-    for fs in FILESYSTEMS:
-        Filesystem.register(fs)
+    """Make all kinds known; done once, by `spec.stack`."""
+    for kind in (*DEVICES, *LAYERS, *FILESYSTEMS):
+        kind.register(kind)

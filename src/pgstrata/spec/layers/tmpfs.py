@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from pgstrata.spec.durability_class import LOSES, BackingFs, Promises
 from pgstrata.spec.layers.kind import MEMORY, Filesystem, Look
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.notation.refusals import (
-    IMPLIED_MOUNT_WORDS,
-    LEAVE_OUT,
-    MOUNT_WORDS,
-    SYNCHRONOUS,
-    Refusal,
-    refuse,
-)
+from pgstrata.spec.notation.options import IMPLIED_MOUNT_WORDS, LEAVE_OUT, MOUNT_WORDS, SYNCHRONOUS, Refusal, refuse
 
 _REFUSED: Mapping[str, Refusal] = {
     **MOUNT_WORDS,
@@ -37,6 +30,7 @@ class Tmpfs(Filesystem):
 
     kind: Literal["tmpfs"] = "tmpfs"
     in_memory: ClassVar[bool] = True
+    sits_on_device: ClassVar[bool] = False
     known_as: ClassVar[Mapping[str, str]] = dict.fromkeys(("ram", "ramdisk", "ramfs", "memory", "shm"), "tmpfs")
     implied: ClassVar[frozenset[str]] = IMPLIED_MOUNT_WORDS | {"async"}
     refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
@@ -54,10 +48,6 @@ class Tmpfs(Filesystem):
         if isinstance(size, str) and size.strip().endswith("%"):
             raise ValueError(f"size {size} depends on the memory of the host: write bytes (for example size=8g)")
         return size
-
-    @classmethod
-    def takes_device(cls, asked: Mapping[str, Any]) -> bool:
-        return False
 
     def lies_on(self, look: Look) -> str:
         return MEMORY

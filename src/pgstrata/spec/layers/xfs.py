@@ -8,16 +8,16 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from pgstrata.spec.durability_class import BackingFs
-from pgstrata.spec.layers.kind import Device, Switch
-from pgstrata.spec.layers.own_device import LoggingFilesystem
+from pgstrata.spec.layers.kind import Device, LoggingFilesystem, Switch
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.notation.refusals import (
+from pgstrata.spec.notation.options import (
     IMPLIED_MOUNT_WORDS,
     LEAVE_OUT,
     MOUNT_WORDS,
     SYNCHRONOUS,
     Refusal,
     refuse,
+    spelled,
 )
 
 METADATA = ("reflink", "bigtime", "rmapbt", "finobt", "inobtcount")
@@ -66,20 +66,12 @@ class Xfs(LoggingFilesystem):
 
     kind: Literal["xfs"] = "xfs"
     assembles: ClassVar[bool] = True
-    also: ClassVar[Mapping[str, str]] = {
-        "-b size": "block_size",
-        "-s size": "sector_size",
-        "-l size": "log_size",
-        "-l su": "log_su",
-        "-i size": "inode_size",
-        "-i maxpct": "inode_maxpct",
-        "isize": "inode_size",
-        "maxpct": "inode_maxpct",
-        "imaxpct": "inode_maxpct",
-        "-n size": "directory_block_size",
-    }
+    also: ClassVar[Mapping[str, str]] = spelled(
+        block_size="-b~size", sector_size="-s~size", log_size="-l~size", log_su="-l~su", inode_size="-i~size isize",
+        inode_maxpct="-i~maxpct maxpct imaxpct", directory_block_size="-n~size",
+    )  # fmt: skip
     implied: ClassVar[frozenset[str]] = IMPLIED_MOUNT_WORDS | {
-        *("async", "inode64", "nolargeio", "crc=1", "ftype=1", "lazy-count=1", "version=2"),
+        *("async", "inode64", "nolargeio", "crc=1", "ftype=1", "lazy-count=1", "version=2")
     }
     refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
 

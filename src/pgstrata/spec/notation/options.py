@@ -9,15 +9,64 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Union, get_args, get_origin
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.file.nearest import nearest, render_nearest
 from pgstrata.spec.model import Model, SizeBytes
-from pgstrata.spec.notation.refusals import Refusal
 from pgstrata.spec.notation.tokens import quote, split_top, unquote
 from pgstrata.spec.units import render_size_exact
+
+YOURSELF = "to measure it, build and mount it yourself and give dir:/mnt/x, which pgstrata does not attest"
+LEAVE_OUT = "leave it out"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Reason why an option is not taken, and what to do."""
+
+    reason: str
+    hint: str = YOURSELF
+
+
+def refuse(names: str, reason: str, hint: str = YOURSELF) -> Mapping[str, Refusal]:
+    """Refuse the options in `names`, which blanks separate (`~` stands for a blank), for one reason."""
+    return {name.replace("~", " "): Refusal(reason, hint) for name in names.split()}
+
+
+def spelled(**names: str) -> Mapping[str, str]:
+    """Further names and flags of the tools by field, which blanks separate (`~` stands for a blank)."""
+    return {name.replace("~", " "): field for field, text in names.items() for name in text.split()}
+
+
+MOUNT_WORDS = {
+    **refuse(
+        "ro remount bind move rbind shared private slave",
+        "the filesystem is mounted once, on a folder of its own, to be written to", LEAVE_OUT,
+    ),
+    **refuse(
+        "auto noauto _netdev nofail user nouser users owner group comment",
+        "it is for fstab, and pgstrata mounts by itself", LEAVE_OUT,
+    ),
+    **refuse(
+        "dev nodev exec noexec suid nosuid nosymfollow context fscontext defcontext rootcontext mand nomand acl noacl",
+        "it restricts what users may do with files and does not change how PostgreSQL reads and writes",
+    ),
+    **refuse("loud silent", "it changes messages of the kernel alone", LEAVE_OUT),
+    **refuse("iversion noiversion", "it serves NFS exports and is not read back"),
+    **refuse("dirsync", "it makes changes of directories synchronous, which PostgreSQL requests by fsync"),
+    **refuse("diratime nostrictatime norelatime", "it names a default of the kernel by another word",
+             "write noatime, nodiratime or strictatime, or leave it out"),
+}  # fmt: skip
+"""Options of mount(8) for any filesystem."""
+IMPLIED_MOUNT_WORDS = frozenset({"rw", "defaults", "relatime", "atime", "nolazytime"})
+"""Options that are mounted and attested anyway."""
+SYNCHRONOUS = refuse(
+    "sync", "every write would wait for the device, where PostgreSQL waits for commits and checkpoints"
+)
+
 
 MOST_LISTED = 24
 """Options that a hint lists; a kind with more of them has a page."""
@@ -179,14 +228,13 @@ def _value_of(model: type[Spelled], word: str) -> str | None:
     """A layout or a value that stands where an option belongs, as it is written; None where it is no such word."""
     layout = getattr(model, "layout_field", "")
     fields = {name: info.annotation for name, info in model.model_fields.items() if name != "kind"}
-    taking = [name for name, kind in fields.items() if word in (*get_args(kind), *_inner(kind))]
+    inner = {
+        name: [value for one in get_args(kind) for value in (one, *get_args(one))] for name, kind in fields.items()
+    }
+    taking = [name for name, values in inner.items() if word in values]
     if layout in taking:
         return f"{model.name()}({word})"
     return f"{model.name()}:{model.presented(taking[0])}={word}" if len(taking) == 1 else None
-
-
-def _inner(annotation: Any) -> tuple[Any, ...]:
-    return tuple(value for one in get_args(annotation) for value in get_args(one))
 
 
 def _negate(value: str) -> Any:
@@ -238,3 +286,53 @@ def _render_one(model: type[Spelled], name: str, annotation: Any, held: Any) -> 
     if SizeBytes in get_args(annotation):
         return [f"{shown}={render_size_exact(held)}"]
     return [f"{shown}={quote(str(held))}"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """`name(arguments)rest`; `volume` is the mapping that a count of devices goes to."""
+
+    text: str
+    name: str
+    arguments: str | None
+    rest: str
+    volume: dict[str, Any]
+
+    @property
+    def words(self) -> list[str]:
+        """Words in the parentheses, between commas."""
+        return split_top(self.arguments, ",") if self.arguments else []
+
+    def set_count(self, count: str) -> None:
+        """Asks for so many devices below."""
+        device = self.volume.setdefault("device", {})
+        if device.get("count", count) != count:
+            raise UsageError(
+                f"{self.text!r} asks for {count} devices, but {device['count']} are given below it",
+                hint="write the number once",
+            )
+        device["count"] = count
+
+    def options(self, model: type[Spelled], rest: str | None = None) -> dict[str, Any]:
+        """Field values of the options behind the colon; `rest` where something else stands behind them."""
+        rest = self.rest if rest is None else rest
+        if rest.startswith(":"):
+            return parse_options(model, rest[1:])
+        if rest.startswith("/"):
+            raise UsageError(
+                f"{rest!r} in {self.text!r}: nothing stands on {self.name}",
+                hint="layers are read from the device upwards, the filesystem last: md(raid1)/ext4",
+            )
+        if rest:
+            several = "; several stacks are words of their own" if rest.startswith(" ") else ""
+            raise UsageError(
+                f"{rest.strip()!r} in {self.text!r} is not understood",
+                hint=f"options follow a colon: {self.name}:OPTION{several}",
+            )
+        return {}
+
+
+def render_call(name: str, words: Sequence[str], options: str = "") -> str:
+    """`name(words):options` without what is empty."""
+    shown = [w for w in words if w]
+    return name + (f"({','.join(shown)})" if shown else "") + (f":{options}" if options else "")

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pgstrata.host.facts.modelled import ask_modelled, switch_modelled
 from pgstrata.host.protocol import Host
-from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.devices import DiskDevice
 from pgstrata.stack.disk_counters import AskedMedium, CountedDisks, MediaCheck, TimingSwitch, parse_statistics
 from pgstrata.stack.kind import Below, Check, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place

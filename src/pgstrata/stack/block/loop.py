@@ -13,7 +13,7 @@ from pgstrata.host.capabilities import UTIL_LINUX, Capability, kernel_has, opena
 from pgstrata.host.facts.system import read_names
 from pgstrata.host.facts.tools import driver_available
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.devices import LoopDevice
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.place import Place, read_size_bytes, sysfs_folder

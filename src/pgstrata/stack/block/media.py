@@ -22,8 +22,7 @@ from pgstrata.host.delivery import (
 )
 from pgstrata.host.facts.tools import driver_available
 from pgstrata.host.protocol import Host
-from pgstrata.spec.layers.media import UNTIMED, MediaDevice
-from pgstrata.spec.media_model import defined_parameters
+from pgstrata.spec.layers.media import UNTIMED, MediaDevice, defined_parameters
 from pgstrata.stack.block.loop import ATTACHABLE, DetachLoops, LoopCheck, list_loops, shown_size_bytes
 from pgstrata.stack.disk_counters import (
     AskedMedium,

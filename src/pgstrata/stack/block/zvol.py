@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgstrata.host.capabilities import Capability
-from pgstrata.spec.layers.zvol import Zvol
+from pgstrata.spec.layers.zfs import Zvol
 from pgstrata.stack.fs.zfs import (
     LOAD_MODULE,
     NEEDS,

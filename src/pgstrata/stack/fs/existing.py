@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Host, command
-from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.not_built import Existing
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
 from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.place import Place

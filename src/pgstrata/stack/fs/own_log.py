@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pgstrata.host.protocol import Host
-from pgstrata.spec.layers.own_device import LOG, LoggingFilesystem
+from pgstrata.spec.layers.kind import LOG, LoggingFilesystem
 from pgstrata.stack.kind import Check, PlannedFilesystem, PlannedLayer, plan_device
 from pgstrata.stack.mounts import mount_at
 from pgstrata.stack.place import Place

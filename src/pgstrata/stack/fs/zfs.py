@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pgstrata.host.capabilities import Capability, Packages, filesystem, named, program
 from pgstrata.host.facts.system import Family
 from pgstrata.host.protocol import Command, Host, command
-from pgstrata.spec.layers.zfs import Zfs
-from pgstrata.spec.layers.zfs_pool import ZfsPool
+from pgstrata.spec.layers.zfs import Zfs, ZfsPool
 from pgstrata.spec.units import parse_size_bytes
 from pgstrata.stack.fs.zfs_status import (
     ROOT,

@@ -10,7 +10,7 @@ from pgstrata.errors import PgstrataError, TrialError
 from pgstrata.probe.parse import checkpoint_rows
 from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import PROGRESS_COLUMNS, CellResult
-from pgstrata.spec.side_by_side import has_whole_run
+from pgstrata.spec.expand import has_whole_run
 from pgstrata.spec.workload import Cell
 from pgstrata.trial.context import CellRun, TrialContext, TrialSetup
 from pgstrata.trial.events import Notice

@@ -24,10 +24,9 @@ from pgstrata.postgres.database import (
     prewarm,
     wal_position_bytes,
 )
-from pgstrata.record.others_use import ClientUse, OthersUse
 from pgstrata.record.recorder import utc_now
-from pgstrata.record.schema import Moment, SliceResult
-from pgstrata.spec.side_by_side import has_whole_run
+from pgstrata.record.schema import ClientUse, Moment, OthersUse, SliceResult
+from pgstrata.spec.expand import has_whole_run
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.plan import plan_empty_caches
 from pgstrata.stack.step import PlannedCommand, Step

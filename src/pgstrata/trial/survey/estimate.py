@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pgstrata.spec.campaign import Campaign, Stage, Trial
-from pgstrata.spec.expand import block_trials
+from pgstrata.spec.expand import block_trials, has_whole_run
 from pgstrata.spec.quick import overhead_s
-from pgstrata.spec.side_by_side import has_whole_run
 from pgstrata.spec.workload import Cell
 from pgstrata.trial.steps.acknowledgements import LONGER_S, stale_s, watched_s
 

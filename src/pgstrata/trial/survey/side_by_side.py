@@ -9,7 +9,7 @@ from pgstrata.errors import PreflightError
 from pgstrata.host.facts.system import read_memory
 from pgstrata.record.schema import DecisionRecord
 from pgstrata.spec.campaign import Slices
-from pgstrata.spec.side_by_side import why_whole
+from pgstrata.spec.expand import why_whole
 from pgstrata.spec.units import render_size
 from pgstrata.stack import sizing
 from pgstrata.stack.preflight import Preflight

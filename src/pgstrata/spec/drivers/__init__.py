@@ -1,1 +1,0 @@
-"""The loads that a workload can name: one module for what can be asked of each. Imports `errors` and `spec`."""
