@@ -101,8 +101,7 @@ def _sort_sources(sources: Sequence[str], rejected: Counter[str]) -> dict[str, _
 
 def _is_log(path: Path) -> bool:
     try:
-        with path.open("rb") as opened:
-            head = opened.read(4096)
+        head = _head(path)
     except OSError as error:
         raise UsageError(
             f"cannot read {path}: {error.strerror}", hint="name files that exist and that you may read"
@@ -146,15 +145,15 @@ def _begun(name: str, files: _Sources, executor: Executor) -> Iterator[_Run]:
         yield _Run(replace(run, raw=(*run.raw, *own)), own, parts)
 
 
-def _is_aggregated(path: Path) -> bool:
+def _head(path: Path) -> bytes:
     with path.open("rb") as opened:
-        return is_aggregate_line(opened.read(4096))
+        return opened.read(4096)
 
 
 def log_parts(paths: Sequence[Path], *, open_loop: bool) -> list[tuple[str, int, int, int, bool, int]]:
     """Return the parts of the logs of a run as they are here, as `read_part` takes them; a worker must find the same
     files."""
-    single = [path for path in paths if not _is_aggregated(path)]
+    single = [path for path in paths if not is_aggregate_line(_head(path))]
     origin_us = begin_of(single) if single else 0
     return [
         (str(path.resolve()), path.stat().st_size, part.begin, part.end, open_loop, origin_us)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -149,12 +150,17 @@ def stack_details(data: CampaignData, findings: Findings, links: Links, sample: 
     specs = {s.name: s for s in data.campaign.stacks}
     for trial in data.trials:
         specs.setdefault(trial.trial.stack, trial.stack)
-    listing = _Listing(links, sample, findings.campaign.primary)
-    return tuple(_details(i, name, specs.get(name), data, findings, listing) for i, name in enumerate(names))
+    rows = partial(_trial_rows, links, sample, findings.campaign.primary)
+    return tuple(_details(i, name, specs.get(name), data, findings, rows) for i, name in enumerate(names))
 
 
 def _details(
-    index: int, name: str, spec: Stack | None, data: CampaignData, findings: Findings, listing: _Listing
+    index: int,
+    name: str,
+    spec: Stack | None,
+    data: CampaignData,
+    findings: Findings,
+    rows: Callable[[TrialData], Iterator[TrialRow]],
 ) -> StackDetails:
     found = [s for s in findings.stacks if s.name == name]
     trials = [t for t in data.trials if t.trial.stack == name]
@@ -175,7 +181,7 @@ def _details(
         facts=_facts(trials),
         steps=_steps(trials),
         runs=sum(max(1, len(t.cells)) for t in trials),
-        trials=tuple(row for t in trials for row in listing.rows(t)),
+        trials=tuple(row for t in trials for row in rows(t)),
     )
 
 
@@ -259,19 +265,11 @@ def _seconds(duration_s: float) -> str:
     return f"{render_number(duration_s, 2)} s" if duration_s < 60 else render_duration(duration_s)
 
 
-@dataclass(frozen=True)
-class _Listing:
-    """The listed runs, with their files."""
-
-    links: Links
-    sample: Sample
-    primary: str
-
-    def rows(self, trial: TrialData) -> Iterator[TrialRow]:
-        """Yield the rows of a trial. The first carries the anchor that chart marks link to."""
-        cells = [c for c in trial.cells or (None,) if (trial.id, c.id if c else "") in self.sample.shown]
-        for at, cell in enumerate(cells):
-            yield _trial_row(trial, cell, self.links, self.primary, first=at == 0)
+def _trial_rows(links: Links, sample: Sample, primary: str, trial: TrialData) -> Iterator[TrialRow]:
+    """Yield the listed runs of a trial. The first carries the anchor that chart marks link to."""
+    cells = [c for c in trial.cells or (None,) if (trial.id, c.id if c else "") in sample.shown]
+    for at, cell in enumerate(cells):
+        yield _trial_row(trial, cell, links, primary, first=at == 0)
 
 
 def _trial_row(trial: TrialData, cell: CellData | None, links: Links, primary: str, *, first: bool) -> TrialRow:

@@ -36,13 +36,13 @@ from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.sentences.markup import plain_words, render_markup_html
 from pgstrata.report.sentences.summary import Said, cell_words, told
 from pgstrata.report.sentences.tuning import effect_words
+from pgstrata.report.sentences.why import TimeView, time_view
 from pgstrata.report.tables.cluster import ClusterPicture, cluster_pictures
 from pgstrata.report.tables.further import FurtherTable, further_tables, hosts_of_cell, slice_table
 from pgstrata.report.tables.grid import grid_map
 from pgstrata.report.tables.pairs import Index
 from pgstrata.report.tables.settings import setting_table
 from pgstrata.report.tables.verdicts import VerdictTable, matched_cells, verdict_matrix, verdict_tables
-from pgstrata.report.tables.why import TimeView, time_view
 from pgstrata.spec.printable import printable, summarise_names
 
 SCRIPTS = (

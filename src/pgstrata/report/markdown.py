@@ -15,12 +15,12 @@ from pgstrata.report.sentences.figures import NOT_KNOWN, render_factor, render_m
 from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.sentences.markup import Span, parse_markup
 from pgstrata.report.sentences.summary import cell_words, common_sentences
+from pgstrata.report.sentences.why import time_view
 from pgstrata.report.tables import grid
 from pgstrata.report.tables.agreement import render_measured
 from pgstrata.report.tables.further import further_tables
 from pgstrata.report.tables.grid import GridMap, grid_map
 from pgstrata.report.tables.verdicts import Figure, VerdictRow, VerdictTable, matched_cells, verdict_tables
-from pgstrata.report.tables.why import time_view
 from pgstrata.spec.printable import one_line
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")

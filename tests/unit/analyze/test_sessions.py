@@ -22,7 +22,7 @@ from pgstrata.analyze.sessions.comparison import (
 from pgstrata.analyze.stats.interval import ALPHA, SCREEN_G, interval
 from pgstrata.cli.main import app
 from pgstrata.record.redact import machine_stand_in
-from pgstrata.report.sentences.sessions import comparison_lines
+from pgstrata.report.sentences.history import comparison_lines
 from pgstrata_fake.campaigns import Shape, write_campaign
 
 pytestmark = pytest.mark.slow

@@ -24,8 +24,14 @@ from pgstrata.report.html import html_text
 from pgstrata.report.markdown import render_markdown
 from pgstrata.report.render import render_csv, report_value
 from pgstrata.report.sentences.answer import cell_answer
-from pgstrata.report.sentences.history import below_words, history_value, moment_names, write_history
-from pgstrata.report.sentences.sessions import comparison_lines, comparison_value
+from pgstrata.report.sentences.history import (
+    below_words,
+    comparison_lines,
+    comparison_value,
+    history_value,
+    moment_names,
+    write_history,
+)
 from pgstrata.report.sentences.statements import sentence
 from pgstrata.report.sentences.why import profiles_of, why_words, whys_of
 from pgstrata.report.tables.grid import grid_map

@@ -19,9 +19,9 @@ from pgstrata.report.sentences.why import (
     profile_words,
     profiles_of,
     terminal_words,
+    time_view,
     why_words,
 )
-from pgstrata.report.tables.why import time_view
 from pgstrata.report.terminal import render_terminal
 from pgstrata_fake.campaigns import Shape, write_campaign
 

@@ -5,8 +5,9 @@ No trial is excluded silently; `selection` decides which trials count.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 
@@ -168,14 +169,14 @@ def gather(data: CampaignData) -> Evidence:
     unsupported: dict[str, str] = {}
     selection = Selection.of(data.trials)
     runs: list[Run] = []
-    notices = _Notices(data)
+    mixed = Counter[str]()
     for trial in data.trials:
         reason = selection.why_not(trial)
         if trial.verdict.status == "unsupported":
             unsupported.setdefault(trial.trial.stack, trial.verdict.reason)
         elif reason:
             excluded.setdefault(trial.trial.stack, []).append(_excluded(trial, reason))
-            notices.left_out(trial, reason)
+            mixed.update([reason] if trial.valid else ())
         else:
             for cell in trial.cells:
                 runs.append(Run(trial, cell, cell.id, run_metrics(trial, cell)))
@@ -198,7 +199,7 @@ def gather(data: CampaignData) -> Evidence:
         unsupported={name: reason for name, reason in unsupported.items() if name not in ran},
         notices=(
             *_unreadable_notice(data),
-            *notices.first(),
+            *_first_notices(data, mixed),
             *medium_notices(data.media),
             *_durability_notice({n: d for n, d in durability.items() if n in ran}, emulated),
             *broken_promises(durability),
@@ -247,54 +248,45 @@ def _cells(data: CampaignData, runs: Sequence[Run]) -> tuple[Cell, ...]:
     return cells or data.campaign.workload.cells
 
 
-@dataclass
-class _Notices:
-    """Notices that a reader must know before any figure."""
+def _first_notices(data: CampaignData, mixed: Counter[str]) -> Iterator[str]:
+    """Yield what a reader must know before any figure; `mixed` counts valid trials that do not count, by reason."""
+    record = data.record
+    if record.origin.startswith("import"):
+        yield f"imported ({record.origin}): measured by others, not attested, not confirmed with fresh pairs"
+        if not record.paired:
+            yield "the runs are unpaired: nothing protects them from drift of the machine"
+    for reason, count in sorted(record.rejected.items()):
+        yield f"left out by the import, {count} times: {reason}"
+    for reason, count in mixed.items():
+        yield f"{'1 trial does' if count == 1 else f'{count} trials do'} not count: {reason}"
+    results = [cell.result for cell in data.cells()]
+    runs = [run for result in results for run in (result, result.whole) if run is not None]
+    yield from busy_words(runs)
+    yield from client_words(runs)
+    yield from _crowded(data)
+    if _emulated(data):
+        yield "functional only: measured on an emulated machine, throughput there says nothing about real storage"
+    if data.decisions and data.decisions[-1].budget_notice:
+        yield data.decisions[-1].budget_notice
+    if not data.record.origin.startswith("import"):
+        yield from _soak(data)
 
-    data: CampaignData
-    mixed: dict[str, list[str]] = field(default_factory=dict)
 
-    def left_out(self, trial: TrialData, reason: str) -> None:
-        if trial.valid:
-            self.mixed.setdefault(reason, []).append(trial.id)
+def _crowded(data: CampaignData) -> Iterator[str]:
+    measured = {cell.id for trial in data.trials if trial.valid for cell in trial.cells}
+    if cells := [cell for cell in data.campaign.workload.crowded if cell.id in measured]:
+        yield crowded_words(cells)
 
-    def first(self) -> Iterator[str]:
-        record = self.data.record
-        if record.origin.startswith("import"):
-            yield f"imported ({record.origin}): measured by others, not attested, not confirmed with fresh pairs"
-            if not record.paired:
-                yield "the runs are unpaired: nothing protects them from drift of the machine"
-        for reason, count in sorted(record.rejected.items()):
-            yield f"left out by the import, {count} times: {reason}"
-        for reason, trials in self.mixed.items():
-            yield f"{'1 trial does' if len(trials) == 1 else f'{len(trials)} trials do'} not count: {reason}"
-        results = [cell.result for cell in self.data.cells()]
-        runs = [run for result in results for run in (result, result.whole) if run is not None]
-        yield from busy_words(runs)
-        yield from client_words(runs)
-        yield from self._crowded()
-        if _emulated(self.data):
-            yield "functional only: measured on an emulated machine, throughput there says nothing about real storage"
-        decisions = self.data.decisions
-        if decisions and decisions[-1].budget_notice:
-            yield decisions[-1].budget_notice
-        if not self.data.record.origin.startswith("import"):
-            yield from self._soak()
 
-    def _crowded(self) -> Iterator[str]:
-        measured = {cell.id for trial in self.data.trials if trial.valid for cell in trial.cells}
-        if cells := [cell for cell in self.data.campaign.workload.crowded if cell.id in measured]:
-            yield crowded_words(cells)
-
-    def _soak(self) -> Iterator[str]:
-        ran = {t.trial.stack for t in self.data.trials if t.valid}
-        wary = [name for name, stack in _stacks(self.data).items() if name in ran and copies_on_write(stack)]
-        longest = max((c.result.duration_s for c in self.data.cells()), default=0.0)
-        if wary and longest < SOAK_S:
-            yield (
-                f"copy on write ({', '.join(wary)}): runs of {longest:.0f} s on fresh data cannot show a decline "
-                "over hours; two or three runs of an hour would"
-            )
+def _soak(data: CampaignData) -> Iterator[str]:
+    ran = {t.trial.stack for t in data.trials if t.valid}
+    wary = [name for name, stack in _stacks(data).items() if name in ran and copies_on_write(stack)]
+    longest = max((c.result.duration_s for c in data.cells()), default=0.0)
+    if wary and longest < SOAK_S:
+        yield (
+            f"copy on write ({', '.join(wary)}): runs of {longest:.0f} s on fresh data cannot show a decline "
+            "over hours; two or three runs of an hour would"
+        )
 
 
 def client_words(results: Sequence[CellResult]) -> Iterator[str]:

@@ -23,7 +23,7 @@ Reference = Annotated[
 def compare(directories: Campaigns, reference: Reference = None, json: JsonFlag = False) -> None:
     """Compare campaigns with the first: what stacks gained or lost, with drift between sessions removed."""
     from pgstrata.analyze.sessions.comparison import compare_sessions
-    from pgstrata.report.sentences.sessions import comparison_lines, comparison_value
+    from pgstrata.report.sentences.history import comparison_lines, comparison_value
 
     if len(directories) < 2:
         raise UsageError("one campaign cannot be compared", hint="pgstrata compare A B")

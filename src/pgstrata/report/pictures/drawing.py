@@ -14,9 +14,9 @@ from pgstrata.analyze.findings import CellFinding, Findings, StackFinding
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.report.pictures.series import DeviceSeries, Resolution, RunSeries, device_series, run_series
 from pgstrata.report.sentences.figures import render_count
+from pgstrata.report.sentences.why import DrawnTime, drawn_times
 from pgstrata.report.tables.pairs import Index
 from pgstrata.report.tables.verdicts import cell_title
-from pgstrata.report.tables.why import DrawnTime, drawn_times
 
 MOST_RUNS = 500
 Group = tuple[str, str, str, str]
@@ -217,15 +217,8 @@ def draw(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
     """Read the series run by run; the result is small for any length and number of runs."""
     context = _Context(data, findings, sample)
     names = {m for s in findings.stacks for m, value in s.metrics.items() if value.estimate is not None}
-    order = in_order(names)
-    return Drawing(
-        primary=findings.campaign.primary,
-        margin=findings.campaign.margin,
-        zero_below=ZERO_BELOW,
-        stacks=context.names,
-        shapes=shapes_of(len(context.names)),
-        metrics={name: metric_of(name) for name in order},
-        cells=[_cell(context, cell, order) for cell in findings.cells],
+    return replace(
+        _intervals(context, in_order(names)),
         runs=list(_with_typical(list(_runs(context)))),
         loads=_loads(context),
         spaces=_spaces(context),
@@ -236,16 +229,19 @@ def draw(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
 
 def draw_intervals(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
     """Return the primary metric alone, without any series: small and quickly made."""
-    context = _Context(data, findings, sample)
-    primary = findings.campaign.primary
+    return _intervals(_Context(data, findings, sample), (findings.campaign.primary,))
+
+
+def _intervals(context: _Context, order: tuple[str, ...]) -> Drawing:
+    campaign = context.findings.campaign
     return Drawing(
-        primary=primary,
-        margin=findings.campaign.margin,
+        primary=campaign.primary,
+        margin=campaign.margin,
         zero_below=ZERO_BELOW,
         stacks=context.names,
         shapes=shapes_of(len(context.names)),
-        metrics={primary: metric_of(primary)},
-        cells=[_cell(context, cell, (primary,)) for cell in findings.cells],
+        metrics={name: metric_of(name) for name in order},
+        cells=[_cell(context, cell, order) for cell in context.findings.cells],
     )
 
 

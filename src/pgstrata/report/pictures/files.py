@@ -19,9 +19,9 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report.pictures.drawing import Drawing, DrawnCell, DrawnRun, Sample, draw, is_cut
 from pgstrata.report.sentences.figures import render_metric, render_number
 from pgstrata.report.sentences.header import report_head
+from pgstrata.report.sentences.why import DrawnTime
 from pgstrata.report.tables.grid import GridMap, grid_map
 from pgstrata.report.tables.verdicts import main_cells
-from pgstrata.report.tables.why import DrawnTime
 from pgstrata.spec.printable import one_line
 
 Rows = list[dict[str, Any]]
