@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -21,96 +20,13 @@ from pgstrata.record.source import FolderSource
 from pgstrata.report.pictures.drawing import Sample, is_shown
 from pgstrata.report.sentences.crash import durability_words
 from pgstrata.report.sentences.figures import NOT_KNOWN, render_count, render_metric, render_number
-from pgstrata.report.tables.settings import StackSetting, stack_settings
+from pgstrata.report.tables.settings import stack_settings
 from pgstrata.report.tables.verdicts import cell_title, figure, main_cells, matched_cells
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration, render_size
 
-
-@dataclass(frozen=True)
-class RawFile:
-    """A file of the campaign directory; `href` is None if no link from the report can reach it."""
-
-    title: str
-    href: str | None
-
-
-@dataclass(frozen=True)
-class TrialRow:
-    """One measured run, or a trial that measured nothing."""
-
-    trial: str
-    anchor: str | None
-    block: int
-    position: int
-    stage: str
-    cell: str
-    status: str
-    reason: str
-    level: str
-    """In transactions a second, or in the primary metric of an import that has another one."""
-    latency: str
-    wal: str
-    checkpoints: str
-    load: str
-    files: tuple[RawFile, ...]
-
-
-@dataclass(frozen=True)
-class StepRow:
-    """Duration of a step over the trials of a stack."""
-
-    name: str
-    count: int
-    median: str
-    slowest: str
-    share: float
-    errors: int
-
-
-@dataclass(frozen=True)
-class FactRow:
-    """One attested fact over all trials."""
-
-    what: str
-    expected: str
-    actual: str
-    holds: bool
-    count: str
-
-
-@dataclass(frozen=True)
-class CellFigures:
-    """Every metric of a stack in one cell: title, value, interval. Shown while the cell at `index` is shown."""
-
-    title: str
-    index: int
-    rows: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True)
-class StackDetails:
-    """All details of one stack."""
-
-    index: int
-    name: str
-    spec: str
-    note: str
-    durability: str
-    durability_reason: str
-    unsupported: str | None
-    prewarmed: str
-    """Method and number of runs; empty if not recorded."""
-    settings: tuple[tuple[str, str], ...]
-    figures: tuple[CellFigures, ...]
-    server: tuple[StackSetting, ...]
-    left_out: tuple[tuple[str, str], ...]
-    """Settings of its postgresql.conf that were not taken over, each with the reason."""
-    facts: tuple[FactRow, ...]
-    steps: tuple[StepRow, ...]
-    runs: int
-    """Number of runs in all trials; `trials` has those that are listed."""
-    trials: tuple[TrialRow, ...]
+Row = dict[str, Any]
+"""Values of a template by name."""
 
 
 class Links:
@@ -122,14 +38,14 @@ class Links:
             self._prefix = os.path.relpath(data.source.root.resolve(), folder.resolve())
         self._source = data.source
 
-    def of_trial(self, trial: str, cell: str | None) -> tuple[RawFile, ...]:
-        """Return the files of the trial itself and of one of its cells."""
+    def of_trial(self, trial: str, cell: str | None) -> list[Row]:
+        """Return the files of the trial itself and of one of its cells; `href` is None if no link can reach a file."""
         root = f"trials/{trial}/"
         names = self._source.below(root.rstrip("/"))
         wanted = [n for n in names if not n.startswith(f"{root}cells/")]
         if cell is not None:
             wanted = [n for n in names if n.startswith(f"{root}cells/{cell}/")] + wanted
-        return tuple(RawFile(n.removeprefix(root).removeprefix(f"cells/{cell}/"), self.href(n)) for n in wanted)
+        return [{"title": n.removeprefix(root).removeprefix(f"cells/{cell}/"), "href": self.href(n)} for n in wanted]
 
     def href(self, name: str) -> str | None:
         """Return the link; None for a zip, or without a folder: a browser cannot open the file."""
@@ -144,14 +60,14 @@ def level_title(primary: str) -> str:
     return "TPS" if primary in METRICS else metric.unit or metric.title
 
 
-def stack_details(data: CampaignData, findings: Findings, links: Links, sample: Sample) -> tuple[StackDetails, ...]:
+def stack_details(data: CampaignData, findings: Findings, links: Links, sample: Sample) -> list[Row]:
     """Return the details of every stack, in declared order (the order of their colours)."""
     names = list(dict.fromkeys(s.name for s in findings.stacks))
     specs = {s.name: s for s in data.campaign.stacks}
     for trial in data.trials:
         specs.setdefault(trial.trial.stack, trial.stack)
     rows = partial(_trial_rows, links, sample, findings.campaign.primary)
-    return tuple(_details(i, name, specs.get(name), data, findings, rows) for i, name in enumerate(names))
+    return [_details(i, name, specs.get(name), data, findings, rows) for i, name in enumerate(names)]
 
 
 def _details(
@@ -160,38 +76,39 @@ def _details(
     spec: Stack | None,
     data: CampaignData,
     findings: Findings,
-    rows: Callable[[TrialData], Iterator[TrialRow]],
-) -> StackDetails:
+    rows: Callable[[TrialData], Iterator[Row]],
+) -> Row:
     found = [s for s in findings.stacks if s.name == name]
     trials = [t for t in data.trials if t.trial.stack == name]
     first = found[0]
-    return StackDetails(
-        index=index,
-        name=name,
-        spec=first.spec,
-        note=spec.note if spec else "",
-        durability=durability_words(first.durability),
-        durability_reason=first.durability.reason,
-        unsupported=first.unsupported,
-        prewarmed=_prewarmed(trials),
-        settings=tuple(settings_of(spec)) if spec else (),
-        figures=tuple(_cell_figures(findings, found)),
-        server=stack_settings(trials),
-        left_out=tuple(dict.fromkeys(item for t in trials for item in t.planned.left_out.items())),
-        facts=_facts(trials),
-        steps=_steps(trials),
-        runs=sum(max(1, len(t.cells)) for t in trials),
-        trials=tuple(row for t in trials for row in rows(t)),
-    )
+    return {
+        "index": index,
+        "name": name,
+        "spec": first.spec,
+        "note": spec.note if spec else "",
+        "durability": durability_words(first.durability),
+        "durability_reason": first.durability.reason,
+        "unsupported": first.unsupported,
+        "prewarmed": _prewarmed(trials),
+        "settings": list(settings_of(spec)) if spec else [],
+        "figures": list(_cell_figures(findings, found)),
+        "server": stack_settings(trials),
+        "left_out": list(dict.fromkeys(item for t in trials for item in t.planned.left_out.items())),
+        "facts": _facts(trials),
+        "steps": _steps(trials),
+        "runs": sum(max(1, len(t.cells)) for t in trials),  # `trials` has those that are listed
+        "trials": [row for t in trials for row in rows(t)],
+    }
 
 
-def _cell_figures(findings: Findings, found: list[StackFinding]) -> Iterator[CellFigures]:
+def _cell_figures(findings: Findings, found: list[StackFinding]) -> Iterator[Row]:
+    """Yield every metric in each cell: title, value, interval. Shown while the cell at `index` is shown."""
     by_cell = {s.cell: s for s in found}
     for main in main_cells(findings):
         for cell in (main, *matched_cells(findings, main)):
             if cell.id in by_cell:
-                rows = tuple(_figures(by_cell[cell.id], cell))
-                yield CellFigures(cell_title(cell), findings.cells.index(main), rows)
+                rows = list(_figures(by_cell[cell.id], cell))
+                yield {"title": cell_title(cell), "index": findings.cells.index(main), "rows": rows}
 
 
 def _figures(stack: StackFinding, cell: CellFinding) -> Iterator[tuple[str, str, str]]:
@@ -237,60 +154,64 @@ def _prewarmed(trials: list[TrialData]) -> str:
     return "; ".join(f"{method} ({render_count(count, 'run')})" for method, count in methods.items())
 
 
-def _facts(trials: list[TrialData]) -> tuple[FactRow, ...]:
-    counts: dict[tuple[str, str, str, bool], int] = {}
-    for trial in trials:
-        for fact in trial.attested:
-            key = (fact.what, fact.expected, fact.actual, fact.holds)
-            counts[key] = counts.get(key, 0) + 1
-    rows = (FactRow(*key, count=render_count(n, "time")) for key, n in counts.items())
-    return tuple(sorted(rows, key=lambda r: r.holds))
+def _facts(trials: list[TrialData]) -> list[Row]:
+    counts = Counter((f.what, f.expected, f.actual, f.holds) for trial in trials for f in trial.attested)
+    rows = [
+        {"what": what, "expected": expected, "actual": actual, "holds": holds, "count": render_count(n, "time")}
+        for (what, expected, actual, holds), n in counts.items()
+    ]
+    return sorted(rows, key=lambda row: bool(row["holds"]))
 
 
-def _steps(trials: list[TrialData]) -> tuple[StepRow, ...]:
+def _steps(trials: list[TrialData]) -> list[Row]:
     times: dict[str, list[float]] = {}
-    errors: dict[str, int] = {}
-    for trial in trials:
-        for step in trial.steps:
-            times.setdefault(step.name, []).append(step.duration_s)
-            errors[step.name] = errors.get(step.name, 0) + bool(step.error)
-    longest = max((median(t) for t in times.values()), default=0.0) or 1.0
-    return tuple(
-        StepRow(name, len(t), _seconds(median(t)), _seconds(max(t)), median(t) / longest, errors[name])
+    errors = Counter[str]()
+    for step in (step for trial in trials for step in trial.steps):
+        times.setdefault(step.name, []).append(step.duration_s)
+        errors[step.name] += bool(step.error)
+    return [
+        {
+            "name": name,
+            "count": len(t),
+            "median": _seconds(median(t)),
+            "slowest": _seconds(max(t)),
+            "errors": errors[name],
+        }
         for name, t in times.items()
-    )
+    ]
 
 
 def _seconds(duration_s: float) -> str:
     return f"{render_number(duration_s, 2)} s" if duration_s < 60 else render_duration(duration_s)
 
 
-def _trial_rows(links: Links, sample: Sample, primary: str, trial: TrialData) -> Iterator[TrialRow]:
+def _trial_rows(links: Links, sample: Sample, primary: str, trial: TrialData) -> Iterator[Row]:
     """Yield the listed runs of a trial. The first carries the anchor that chart marks link to."""
     cells = [c for c in trial.cells or (None,) if (trial.id, c.id if c else "") in sample.shown]
     for at, cell in enumerate(cells):
         yield _trial_row(trial, cell, links, primary, first=at == 0)
 
 
-def _trial_row(trial: TrialData, cell: CellData | None, links: Links, primary: str, *, first: bool) -> TrialRow:
+def _trial_row(trial: TrialData, cell: CellData | None, links: Links, primary: str, *, first: bool) -> Row:
+    """Return one measured run, or a trial that measured nothing. Its level is in transactions a second, or in the
+    primary metric of an import that has another one."""
     verdict = trial.verdict
     result = cell.result if cell else None
-    return TrialRow(
-        trial=trial.id,
-        anchor=f"trial-{trial.id}" if first else None,
-        block=trial.trial.block,
-        position=trial.trial.position,
-        stage=trial.trial.stage,
-        cell=cell.id if cell else NOT_KNOWN,
-        status=verdict.status,
-        reason=verdict.reason + (f" (hint: {verdict.hint})" if verdict.hint else ""),
-        level=render_number(result.extra.get(primary, result.tps) if result else None, 4),
-        latency=render_metric(result.latency_avg_ms if result else None, metric_of("latency_avg_ms")),
-        wal=render_metric(result.wal_bytes if result else None, metric_of("wal_bytes")),
-        checkpoints=render_number(result.checkpoints if result else None),
-        load=_load_text(trial),
-        files=links.of_trial(trial.id, cell.id if cell else None),
-    )
+    return {
+        "trial": trial.id,
+        "anchor": f"trial-{trial.id}" if first else None,
+        "block": trial.trial.block,
+        "stage": trial.trial.stage,
+        "cell": cell.id if cell else NOT_KNOWN,
+        "status": verdict.status,
+        "reason": verdict.reason + (f" (hint: {verdict.hint})" if verdict.hint else ""),
+        "level": render_number(result.extra.get(primary, result.tps) if result else None, 4),
+        "latency": render_metric(result.latency_avg_ms if result else None, metric_of("latency_avg_ms")),
+        "wal": render_metric(result.wal_bytes if result else None, metric_of("wal_bytes")),
+        "checkpoints": render_number(result.checkpoints if result else None),
+        "load": _load_text(trial),
+        "files": links.of_trial(trial.id, cell.id if cell else None),
+    }
 
 
 def _load_text(trial: TrialData) -> str:

@@ -22,27 +22,28 @@ from markupsafe import Markup, escape
 from pgstrata import __version__
 from pgstrata.analyze.campaign.scale import metric_of
 from pgstrata.analyze.campaign.statements import DeclaredBlocks
+from pgstrata.analyze.crash import broke_promise
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.details import Links, level_title, stack_details
 from pgstrata.report.pictures.drawing import ZERO_BELOW, Drawing, Sample, draw, draw_intervals
 from pgstrata.report.sentences import glossary
-from pgstrata.report.sentences.answer import CellAnswer, cell_answer, generic_command
-from pgstrata.report.sentences.crash import power_cuts_view, shows_runs
+from pgstrata.report.sentences.answer import cell_answer, generic_command
+from pgstrata.report.sentences.crash import power_cuts_view, shows_runs, verdict_words
 from pgstrata.report.sentences.crash_timeline import NUMBERS
 from pgstrata.report.sentences.figures import render_count, render_factor, render_metric, render_number, render_percent
 from pgstrata.report.sentences.glossary import explained, explained_markup
 from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.sentences.markup import plain_words, render_markup_html
-from pgstrata.report.sentences.summary import Said, cell_words, told
+from pgstrata.report.sentences.summary import cell_words, told
 from pgstrata.report.sentences.tuning import effect_words
-from pgstrata.report.sentences.why import TimeView, time_view
-from pgstrata.report.tables.cluster import ClusterPicture, cluster_pictures
-from pgstrata.report.tables.further import FurtherTable, further_tables, hosts_of_cell, slice_table
+from pgstrata.report.sentences.why import time_view
+from pgstrata.report.tables.cluster import cluster_pictures
+from pgstrata.report.tables.further import further_tables, hosts_of_cell, slice_table
 from pgstrata.report.tables.grid import grid_map
 from pgstrata.report.tables.pairs import Index
 from pgstrata.report.tables.settings import setting_table
-from pgstrata.report.tables.verdicts import VerdictTable, matched_cells, verdict_matrix, verdict_tables
+from pgstrata.report.tables.verdicts import matched_cells, verdict_matrix, verdict_tables
 from pgstrata.spec.printable import printable, summarise_names
 
 SCRIPTS = (
@@ -56,47 +57,6 @@ SCRIPTS = (
     "plane.js",
     "page.js",
 )
-
-
-@dataclass(frozen=True)
-class AuthorRow:
-    """Figures that authors of published comparisons use, over the valid runs of a stack, TPS; no interval."""
-
-    name: str
-    runs: int
-    estimate: float | None
-    first_three_max: float
-    mean: float
-    least: float
-    greatest: float
-
-
-@dataclass(frozen=True)
-class CellView:
-    """Contents of the page for one cell."""
-
-    table: VerdictTable
-    reading: str
-    """Hints on reading its columns: the runs behind a level, and the basis of a ratio."""
-    answer: CellAnswer | None
-    said: tuple[Said, ...]
-    """Sentences besides the answer."""
-    more: tuple[Said, ...]
-    """Sentences that are collapsed."""
-    matrix: Any
-    published: Any
-    author: tuple[AuthorRow, ...]
-    index: int
-    """Index of the cell among all drawn cells."""
-    matched: tuple[Markup, ...]
-    """Sentences on latency at matched load."""
-    time: TimeView | None
-    """Distribution of session time."""
-    further: tuple[FurtherTable, ...]
-    clusters: tuple[ClusterPicture, ...]
-    """Pictures above the table of nodes."""
-    slices: FurtherTable | None
-    """Checks of the slices, collapsed."""
 
 
 def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:
@@ -124,10 +84,12 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             head=report_head(data, findings),
             findings=findings,
             grid=grid_map(findings),
-            views=tuple(_views(data, findings)),
+            views=list(_views(data, findings)),
             generic_command=generic_command,
             level_title=level_title,
             power_cuts=power_cuts_view(data, findings),
+            crash_words=verdict_words,
+            broke_promise=broke_promise,
             numbers_of_events=NUMBERS,
             runs=shows_runs(data),
             settings=setting_table(data),
@@ -151,30 +113,31 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
     )
 
 
-def _views(data: CampaignData, findings: Findings) -> Iterator[CellView]:
+def _views(data: CampaignData, findings: Findings) -> Iterator[dict[str, Any]]:
+    """Yield the contents of the page for each cell."""
     index = Index(findings)
     stacks = {stack.name: stack for stack in data.record.campaign.stacks}
     for table in verdict_tables(findings):
-        found = cell_answer(data, findings, table.cell)
-        all_ = told(table.cell, found.words if found else "")
-        yield CellView(
-            table=table,
-            reading=reading_words(findings, table.cell, paired=data.record.paired),
-            answer=found,
-            said=all_.said,
-            more=all_.more,
-            matrix=verdict_matrix(index, table.cell),
-            published=tuple(row for row in findings.published if row.cell == table.cell.id),
-            author=tuple(_author_rows(index, table.cell)),
-            index=findings.cells.index(table.cell),
-            matched=tuple(
-                render_markup_html(words) for cell in matched_cells(findings, table.cell) for words in cell_words(cell)
-            ),
-            time=time_view(findings, table.cell),
-            further=further_tables(findings, table.cell),
-            clusters=cluster_pictures(findings, table.cell, stacks),
-            slices=slice_table(findings, table.cell),
-        )
+        cell = table.cell
+        found = cell_answer(data, findings, cell)
+        all_ = told(cell, found.words if found else "")
+        matched = (words for one in matched_cells(findings, cell) for words in cell_words(one))
+        yield {
+            "table": table,
+            "reading": reading_words(findings, cell, paired=data.record.paired),
+            "answer": found,
+            "said": all_.said,  # besides the answer
+            "more": all_.more,  # collapsed
+            "matrix": verdict_matrix(index, cell),
+            "published": [row for row in findings.published if row.cell == cell.id],
+            "author": list(_author_rows(index, cell)),
+            "index": findings.cells.index(cell),  # among all drawn cells
+            "matched": [render_markup_html(words) for words in matched],
+            "time": time_view(findings, cell),
+            "further": further_tables(findings, cell),
+            "clusters": cluster_pictures(findings, cell, stacks),  # above the table of nodes
+            "slices": slice_table(findings, cell),
+        }
 
 
 def reading_words(findings: Findings, cell: CellFinding, *, paired: bool) -> str:
@@ -197,14 +160,22 @@ def reading_words(findings: Findings, cell: CellFinding, *, paired: bool) -> str
     )
 
 
-def _author_rows(index: Index, cell: CellFinding) -> Iterator[AuthorRow]:
-    """Yield a row for each stack with runs, best first."""
+def _author_rows(index: Index, cell: CellFinding) -> Iterator[dict[str, Any]]:
+    """Yield the figures that authors of published comparisons use, over the valid runs of each stack, best first: TPS,
+    without intervals."""
     for stack in index.stacks_of(cell):
         found = stack.metrics.get("tps")
         runs = [v for v in found.runs if v is not None] if found else []
         if found and runs:
-            mean = sum(runs) / len(runs)
-            yield AuthorRow(stack.name, len(runs), found.estimate, max(runs[:3]), mean, min(runs), max(runs))
+            yield {
+                "name": stack.name,
+                "runs": len(runs),
+                "estimate": found.estimate,
+                "first_three_max": max(runs[:3]),
+                "mean": sum(runs) / len(runs),
+                "least": min(runs),
+                "greatest": max(runs),
+            }
 
 
 def _host_facts(data: CampaignData, findings: Findings) -> tuple[tuple[str, str, bool], ...]:

@@ -30,25 +30,13 @@ ANYWHERE = "DIR"
 
 
 @dataclass(frozen=True)
-class PowerCutRow:
-    """Row of the page for one stack."""
-
-    name: str
-    found: str
-    first: str
-    held: bool
-    promise: str
-    reason: str
-    broken: bool
-
-
-@dataclass(frozen=True)
 class PowerCuts:
     """The power-cut section of the page."""
 
     title: str
     explained: str
-    rows: tuple[PowerCutRow, ...]
+    tested: Mapping[str, DurabilityFinding]
+    """Durability by stack."""
     stories: tuple[tuple[Story, CutPicture | None], ...]
     """Timelines of the failed stacks for which a failing state was minimised."""
 
@@ -56,10 +44,9 @@ class PowerCuts:
 def power_cuts_view(data: CampaignData, findings: Findings) -> PowerCuts | None:
     """Return the section; None if power was not cut."""
     tested = tested_stacks(findings)
-    rows = tuple(_row(name, durability) for name, durability in tested.items())
     pictures = {crash.found.stack: draw_cut(crash.minimal) for crash in data.crashes if crash.minimal}
     told = tuple((story, pictures[name]) for name, story in stories(data, tested, ANYWHERE).items())
-    return PowerCuts(title_of(tested), explained_of(tested), rows, told) if rows else None
+    return PowerCuts(title_of(tested), explained_of(tested), tested, told) if tested else None
 
 
 def title_of(tested: Mapping[str, DurabilityFinding]) -> str:
@@ -85,18 +72,6 @@ def stories(data: CampaignData, tested: Mapping[str, DurabilityFinding], place: 
         if crash.found.stack in tested
     }
     return {name: story for name, story in told.items() if story is not None}
-
-
-def _row(name: str, durability: DurabilityFinding) -> PowerCutRow:
-    return PowerCutRow(
-        name=name,
-        found=verdict_words(durability),
-        first=durability.first_counterexample or "",
-        held=durability.verdict == "held",
-        promise=durability.class_,
-        reason=durability.reason,
-        broken=broke_promise(durability),
-    )
 
 
 def tested_stacks(findings: Findings) -> dict[str, DurabilityFinding]:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from pgstrata import __version__
 from pgstrata.analyze.campaign.scale import metric_of
 from pgstrata.analyze.sessions.comparison import Moved, SessionComparison, SessionUncounted
-from pgstrata.analyze.sessions.history import Change, History, LeftOut, Refusal, SessionPoint, StackHistory
+from pgstrata.analyze.sessions.history import Change, History, LeftOut, Refusal, StackHistory
 from pgstrata.report.html import page_environment, page_style
 from pgstrata.report.sentences.figures import UNBOUNDED, render_count, render_metric, render_percent
 from pgstrata.report.sentences.statements import shares_words
@@ -283,27 +283,6 @@ def history_value(found: History) -> dict[str, Any]:
     return {"schema": "pgstrata.history/1", **value, "uncounted": uncounted}
 
 
-@dataclass(frozen=True)
-class PastRow:
-    """A session in the table below a picture."""
-
-    when: str
-    value: str
-    raw: str
-    reference: str
-    blocks: int
-
-
-@dataclass(frozen=True)
-class PastView:
-    """View of one stack in one cell on the page."""
-
-    title: str
-    lines: tuple[str, ...]
-    picture: PastPicture
-    rows: tuple[PastRow, ...]
-
-
 def write_history(found: History, path: Path) -> Path:
     """Write the page, with a picture of each series; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -328,22 +307,21 @@ def _page(found: History) -> str:
     )
 
 
-def _view(one: StackHistory, found: History) -> PastView:
-    names = moment_names(found)
-    return PastView(
-        f"{one.stack}, {one.cell}",
-        tuple(line.strip() for line in series_words(one, found)),
-        draw_past(one, found),
-        tuple(_past_row(point, names[point.session], found.metric) for point in one.points),
-    )
-
-
-def _past_row(point: SessionPoint, when: str, metric: str) -> PastRow:
-    about = metric_of(metric)
-    return PastRow(
-        when,
-        change_words(point.value, metric),
-        render_metric(point.raw, about),
-        render_metric(point.reference, about),
-        len(point.pairs),
-    )
+def _view(one: StackHistory, found: History) -> dict[str, Any]:
+    """Return the view of one stack in one cell on the page, with a row for each session."""
+    names, about = moment_names(found), metric_of(found.metric)
+    return {
+        "title": f"{one.stack}, {one.cell}",
+        "lines": [line.strip() for line in series_words(one, found)],
+        "picture": draw_past(one, found),
+        "rows": [
+            {
+                "when": names[point.session],
+                "value": change_words(point.value, found.metric),
+                "raw": render_metric(point.raw, about),
+                "reference": render_metric(point.reference, about),
+                "blocks": len(point.pairs),
+            }
+            for point in one.points
+        ],
+    }

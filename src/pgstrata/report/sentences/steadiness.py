@@ -64,22 +64,19 @@ def _stalled(statement: Stalls) -> str:
     return f"of its seconds, {' and '.join(shares)}"
 
 
+_REMARKS: dict[type[Remark], str] = {
+    Stalls: "{} **stalls**: {}.",
+    CheckpointCost: "{} follows the checkpoints: {}.",
+    Trend: "Throughput of {} drifts within a run: it {}; a longer run would show more.",
+    Period: "Throughput of {} swings {}.",
+    LevelChanges: "{} changed its level within a run, {}.",
+}
+
+
 def remark_words(remark: Remark) -> str:
     """Return the sentence of a remark."""
-    name, detail = quoted(remark.subject), remark_detail(remark)
     soak = "Soak: " if isinstance(remark, Stalls | LevelChanges) and remark.soak else ""
-    match remark:
-        case Stalls():
-            return f"{soak}{name} **stalls**: {detail}."
-        case CheckpointCost():
-            return f"{name} follows the checkpoints: {detail}."
-        case Trend():
-            return f"Throughput of {name} drifts within a run: it {detail}; a longer run would show more."
-        case Period():
-            return f"Throughput of {name} swings {detail}."
-        case LevelChanges():
-            return f"{soak}{name} changed its level within a run, {detail}."
-    assert_never(remark)
+    return soak + _REMARKS[type(remark)].format(quoted(remark.subject), remark_detail(remark))
 
 
 def soak_words(trends: Sequence[SoakTrend]) -> str:

@@ -5,9 +5,9 @@ Sentences on the best stack come first. Open pairs share one sentence, and so do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any
 
 from pgstrata.analyze.campaign.run_features import NOTABLE_HALF
 from pgstrata.analyze.campaign.statements import (
@@ -139,46 +139,28 @@ def _remarks(remarks: Sequence[Remark]) -> Iterator[Said]:
     """Yield one sentence per kind: lost seconds first, then differences between seconds."""
     groups: dict[tuple[int, bool], list[Remark]] = {}
     for remark in remarks:
-        groups.setdefault((_kind(remark), getattr(remark, "soak", False)), []).append(remark)
+        groups.setdefault((list(_KINDS).index(type(remark)), getattr(remark, "soak", False)), []).append(remark)
     for _, group in sorted(groups.items(), key=lambda item: item[0]):
-        worst = max(group, key=_weight)
+        worst = max(group, key=lambda one: _KINDS[type(one)][1](one))
         alone = sentence(worst)
         yield Said(tone_of(worst), alone if len(group) == 1 else _together(group, worst))
 
 
-def _kind(remark: Remark) -> int:
-    return (Stalls, CheckpointCost, Trend, LevelChanges, Period).index(type(remark))
-
-
-def _weight(remark: Remark) -> float:
-    match remark:
-        case Stalls():
-            return remark.stall_fraction + remark.half_fraction * (remark.half_fraction >= NOTABLE_HALF)
-        case CheckpointCost():
-            return remark.depth
-        case Trend():
-            return abs(remark.per_hour)
-        case LevelChanges():
-            return remark.step or 0.0
-        case Period():
-            return remark.swing or 0.0
-    assert_never(remark)
+_KINDS: dict[type[Remark], tuple[str, Callable[[Any], float]]] = {
+    Stalls: ("**stall**", lambda one: one.stall_fraction + one.half_fraction * (one.half_fraction >= NOTABLE_HALF)),
+    CheckpointCost: ("follow the checkpoints", lambda one: one.depth),
+    Trend: ("drift within a run", lambda one: abs(one.per_hour)),
+    LevelChanges: ("change their level within a run", lambda one: one.step or 0.0),
+    Period: ("swing", lambda one: one.swing or 0.0),
+}
+"""Words on several stacks, and the size of a remark; the most important kind first."""
 
 
 def _together(group: Sequence[Remark], worst: Remark) -> str:
     """Return the stacks, and the figures of the one with the largest."""
     soak = "Soak: " if getattr(worst, "soak", False) else ""
     names = _several([r.subject for r in group])
-    return f"{soak}{names} {_SHARED[type(worst)]}, most of all {quoted(worst.subject)}: {remark_detail(worst)}."
-
-
-_SHARED: dict[type[Remark], str] = {
-    Stalls: "**stall**",
-    CheckpointCost: "follow the checkpoints",
-    Trend: "drift within a run",
-    LevelChanges: "change their level within a run",
-    Period: "swing",
-}
+    return f"{soak}{names} {_KINDS[type(worst)][0]}, most of all {quoted(worst.subject)}: {remark_detail(worst)}."
 
 
 def _several(names: Sequence[str]) -> str:
