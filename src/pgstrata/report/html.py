@@ -46,17 +46,7 @@ from pgstrata.report.tables.settings import setting_table
 from pgstrata.report.tables.verdicts import matched_cells, verdict_matrix, verdict_tables
 from pgstrata.spec.printable import printable, summarise_names
 
-SCRIPTS = (
-    "base.js",
-    "scale.js",
-    "panel.js",
-    "intervals.js",
-    "timeline.js",
-    "bars.js",
-    "why.js",
-    "plane.js",
-    "page.js",
-)
+SCRIPTS = ("base.js", "scale.js", "panel.js", "intervals.js", "timeline.js", "bars.js", "plane.js", "page.js")
 
 
 def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:

@@ -288,17 +288,10 @@ def parse_progress(stderr: str) -> Progress:
 
 
 def _progress_row(match: re.Match[str]) -> ProgressRow:
-    failed, lag, skipped, retried = match[5], match[6], match[7], match[8]
-    return ProgressRow(
-        t_s=float(match[1]),
-        tps=float(match[2]),
-        latency_ms=float(match[3]),
-        latency_stddev_ms=float(match[4]),
-        failed=None if failed is None else int(failed),
-        lag_ms=None if lag is None else float(lag),
-        skipped=None if skipped is None else int(skipped),
-        retried=None if retried is None else int(retried),
-    )
+    failed, skipped, retried = (None if match[n] is None else int(match[n]) for n in (5, 7, 8))
+    lag_ms = None if match[6] is None else float(match[6])
+    t_s, tps, latency_ms, stddev_ms = map(float, match.group(1, 2, 3, 4))
+    return ProgressRow(t_s, tps, latency_ms, stddev_ms, lag_ms, failed, retried, skipped)
 
 
 # ---------------------------------------------------------------- loading

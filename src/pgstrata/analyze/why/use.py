@@ -24,22 +24,25 @@ def disk_findings(results: Sequence[CellResult]) -> tuple[DiskFinding, ...]:
 
 def _disk(name: str, results: Sequence[CellResult]) -> DiskFinding:
     runs = [(result.transactions, use) for result in results for use in result.disks if use.disk == name]
-    uses = [use for _, use in runs]
-    transactions, elapsed_s = sum(count for count, _ in runs), sum(use.elapsed_s for use in uses)
-    flushes, seeks = sum(use.flushes for use in uses), sum(use.seeks for use in uses)
+    uses, transactions = [use for _, use in runs], sum(count for count, _ in runs)
+
+    def total(key: str) -> float:
+        return float(sum(getattr(use, key) for use in uses))
+
+    elapsed_s = total("elapsed_s")
     return DiskFinding(
         disk=name,
         model=uses[0].model,
         stretch=uses[0].stretch,
         runs=len(uses),
-        reads_per_s=sum(use.reads for use in uses) / elapsed_s,
-        writes_per_s=sum(use.writes for use in uses) / elapsed_s,
-        flushes_per_s=flushes / elapsed_s,
-        flushes_per_transaction=flushes / transactions if transactions else None,
-        seeks_per_transaction=seeks / transactions if transactions else None,
-        queue=sum(use.queued_s for use in uses) / elapsed_s,
-        busy_share=min(1.0, sum(use.busy_s for use in uses) / elapsed_s),
-        seek_share=min(1.0, sum(use.seek_s for use in uses) / elapsed_s),
+        reads_per_s=total("reads") / elapsed_s,
+        writes_per_s=total("writes") / elapsed_s,
+        flushes_per_s=total("flushes") / elapsed_s,
+        flushes_per_transaction=total("flushes") / transactions if transactions else None,
+        seeks_per_transaction=total("seeks") / transactions if transactions else None,
+        queue=total("queued_s") / elapsed_s,
+        busy_share=min(1.0, total("busy_s") / elapsed_s),
+        seek_share=min(1.0, total("seek_s") / elapsed_s),
         errors=sum(use.errors for use in uses),
         late_median_percent=late_percent(uses, 0.5),
         late_p99_percent=late_percent(uses, 0.99),
