@@ -71,10 +71,6 @@ class Foreseen:
     """Source of sigma."""
 
     @property
-    def screens(self) -> bool:
-        return screens(self.campaign)
-
-    @property
     def fixed(self) -> bool:
         return self.campaign.runs.blocks is not None
 
@@ -96,14 +92,14 @@ class Foreseen:
     def blocks(self) -> int:
         """Complete blocks of all stacks that fit."""
         runs = self.campaign.runs
-        most = runs.blocks or (runs.max_blocks if self.screens else MAX_PAIRS)
+        most = runs.blocks or (runs.max_blocks if screens(self.campaign) else MAX_PAIRS)
         return Budget(runs.budget).rounds(self.block_s, 0.0, most)
 
     @property
     def pairs(self) -> int:
         """Pairs that the two stacks in question can have; after screening that ends as early as it may."""
         budget_s = self.campaign.runs.budget
-        if not self.screens or self.fixed:
+        if not screens(self.campaign) or self.fixed:
             return self.blocks
         most = MAX_PAIRS if budget_s is None else MOST_PAIRS
         return Budget(budget_s).rounds(2 * self.stack_s, MIN_BLOCKS * self.block_s, most)
@@ -125,7 +121,7 @@ class Foreseen:
     @property
     def proven(self) -> float:
         """The smallest difference that is proven: by fresh pairs, where stacks are screened first."""
-        if not self.screens or self.fixed:
+        if not screens(self.campaign) or self.fixed:
             return self.difference
         return self.sigma * self.pair_width_in_sigmas(self.pairs) if self.pairs else math.inf
 
@@ -164,7 +160,7 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
         yield from _effects(found, len(campaign.tuning.factors))
         return
     yield _room(found)
-    if found.screens and not found.fixed and math.isfinite(found.proven):
+    if screens(found.campaign) and not found.fixed and math.isfinite(found.proven):
         then = f"{render_count(found.pairs, 'fresh pair')} of the two best"
         yield f"when screening ends early, {then}: they prove differences from about {_percent(found.proven)} on"
     yield from _useful(found)
@@ -287,11 +283,11 @@ def _useful(found: Foreseen) -> Iterator[str]:
     """The budget that proves differences of some use, where this one proves only far larger ones."""
     if found.fixed or found.campaign.runs.budget is None or found.proven <= OF_LITTLE_USE:
         return
-    width = found.pair_width_in_sigmas if found.screens else found.width_in_sigmas
+    width = found.pair_width_in_sigmas if screens(found.campaign) else found.width_in_sigmas
     needed = next((n for n in range(1, MAX_PAIRS + 1) if found.sigma * width(n) <= USEFUL), None)
     if needed is not None:
         between, screening_s, each_s = "", 0.0, found.block_s
-        if found.screens:
+        if screens(found.campaign):
             between, screening_s, each_s = " between the two best", MIN_BLOCKS * found.block_s, 2 * found.stack_s
         minutes = math.ceil((screening_s + needed * each_s) / 60)
         told = f"differences of {_percent(USEFUL)}{between} take about"
@@ -309,7 +305,7 @@ def _equality(found: Foreseen) -> str:
     if needed is None:
         return f"equality within {shown} cannot be shown with any number of runs of this length"
     # Without screening a block holds every pair, and the runs of all stacks.
-    each_s = 2 * found.stack_s if found.screens else found.block_s
+    each_s = 2 * found.stack_s if screens(found.campaign) else found.block_s
     cost = f"about {needed} pairs ({render_duration(needed * each_s)})"
     if needed <= found.pairs:
         return f"equality within {shown} takes {cost}"

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from pgstrata.spec.checks import stack_problem, volume_problem
 from pgstrata.spec.durability_class import Parity
-from pgstrata.spec.hosts.reached import private_address, reached_host
+from pgstrata.spec.hosts.targets import private_address, reached_host
 from pgstrata.spec.layers.devices import LoopDevice
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.layers.media import MediaDevice

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, mo
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.drivers import Driver, default_driver
-from pgstrata.spec.hosts.reached import LoadClient
+from pgstrata.spec.hosts.targets import LoadClient
 from pgstrata.spec.model import DurationS, Model, Name, Refused
 from pgstrata.spec.printable import LONGEST_NAME, plain_name
 from pgstrata.spec.scripts import Script, joined, parse_scripts, short_scripts

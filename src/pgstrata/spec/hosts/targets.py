@@ -1,4 +1,7 @@
-"""Names and addresses of hosts: behind ssh, inside a container, and between the nodes of one cluster."""
+"""Names and addresses of hosts: behind ssh, inside a container, and those that a campaign uses besides its own.
+
+Besides its own are nodes of clusters, and the client of a load.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,11 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pydantic import Field, field_validator
+
 from pgstrata.errors import UsageError
+from pgstrata.spec.hosts.lab import MACHINE_NAME, RUNNING_LAB
+from pgstrata.spec.model import Model, Refused
 
 
 @dataclass(frozen=True)
@@ -130,3 +137,43 @@ def mixed_families(addresses: Iterable[str]) -> str:
     """Return one address of IPv4 and one of IPv6, in words, if both are among the addresses; else empty."""
     by_version = {ipaddress.ip_address(text).version: text for text in addresses}
     return f"{by_version[4]} is of IPv4 and {by_version[6]} of IPv6" if len(by_version) > 1 else ""
+
+
+LOCAL = "local"
+
+
+def private_address(address: str | None) -> str | None:
+    """The address; ValueError for one that is not private."""
+    if address is not None and (problem := underlay_problem(address)):
+        raise ValueError(problem)
+    return address
+
+
+def reached_host(text: str, whose: str) -> str:
+    """The name of a host behind ssh or of a lab machine that is up; Refused for any other."""
+    if re.fullmatch(RUNNING_LAB + MACHINE_NAME, text):
+        return text
+    try:
+        return parse_target(text).text
+    except UsageError as error:
+        raise Refused(f"{whose}: {error.message}", error.hint) from None
+
+
+class LoadClient(Model):
+    """A host that runs the load's program, which reaches the server over the network."""
+
+    host: str = Field(
+        description="ssh://[user@]host[:port], lab/NAME (one that is up), or local beside a remote server"
+    )
+    address: str | None = Field(
+        None,
+        description="of the server's host, where the client reaches it; private, and by default the one on the way to "
+        "the client",
+    )
+
+    _private = field_validator("address")(private_address)
+
+    @field_validator("host")
+    @classmethod
+    def _reached(cls, text: str) -> str:
+        return text if text == LOCAL else reached_host(text, "a client is behind ssh or on a lab machine")

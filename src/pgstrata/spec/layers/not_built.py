@@ -19,6 +19,8 @@ class NotBuilt(Filesystem):
     """A place that needs nothing of the host to be built."""
 
     sits_on_device: ClassVar[bool] = False
+    named: ClassVar[tuple[str, str, str]] = ("", "", "")
+    """The field that stands behind the colon of short notation, in words, and an example."""
 
     @property
     def capabilities(self) -> tuple[str, ...]:
@@ -28,6 +30,16 @@ class NotBuilt(Filesystem):
         """Nothing is known of it, which `promises` says."""
         return False
 
+    @classmethod
+    def parse_call(cls, call: Call) -> dict[str, Any]:
+        field, what, example = cls.named
+        if not call.rest.startswith(":") or call.arguments is not None:
+            raise UsageError(f"{call.text!r} names no {what}", hint=example)
+        return {field: unquote(call.rest[1:].strip())}
+
+    def render(self, count: str = "") -> str:
+        return f"{self.kind}:{quote(getattr(self, self.named[0]))}"
+
 
 class Existing(NotBuilt):
     """A directory that is already there; works without root, is never formatted."""
@@ -35,6 +47,7 @@ class Existing(NotBuilt):
     kind: Literal["dir"] = "dir"
 
     not_options: ClassVar[frozenset[str]] = frozenset({"path"})
+    named: ClassVar[tuple[str, str, str]] = ("path", "directory", "dir:/path/to/directory")
 
     path: str = Field(description="absolute path")
 
@@ -62,15 +75,6 @@ class Existing(NotBuilt):
     def tears_pages(self, ground: BackingFs | None) -> bool:
         return ground is not None and ground.tears_pages
 
-    @classmethod
-    def parse_call(cls, call: Call) -> dict[str, Any]:
-        if not call.rest.startswith(":") or call.arguments is not None:
-            raise UsageError(f"{call.text!r} names no directory", hint="dir:/path/to/directory")
-        return {"path": unquote(call.rest[1:].strip())}
-
-    def render(self, count: str = "") -> str:
-        return f"{self.kind}:{quote(self.path)}"
-
 
 PARAMETERS = frozenset({"user", "service", "sslmode", "sslrootcert", "channel_binding", "connect_timeout", "options"})
 """Parameters of the address that are passed on; libpq finds passwords in its own files."""
@@ -85,6 +89,7 @@ class RunningServer(NotBuilt):
 
     attested: ClassVar[bool] = False
     not_options: ClassVar[frozenset[str]] = frozenset({"uri"})
+    named: ClassVar[tuple[str, str, str]] = ("uri", "server", 'server:"postgresql://user@host/database"')
 
     uri: str = Field(description="postgresql://[user@]host[:port]/database of a role with CREATEDB; no password")
 
@@ -120,15 +125,6 @@ class RunningServer(NotBuilt):
 
     def promises(self, where: str, ground: BackingFs | None) -> Promises:
         yield UNKNOWN, f"{NOT_ATTESTED}: a running server, which is only measured"
-
-    @classmethod
-    def parse_call(cls, call: Call) -> dict[str, Any]:
-        if not call.rest.startswith(":") or call.arguments is not None:
-            raise UsageError(f"{call.text!r} names no server", hint='server:"postgresql://user@host/database"')
-        return {"uri": unquote(call.rest[1:].strip())}
-
-    def render(self, count: str = "") -> str:
-        return f"{self.kind}:{quote(self.uri)}"
 
 
 def _split_address(text: str) -> SplitResult:

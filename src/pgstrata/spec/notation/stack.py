@@ -14,7 +14,7 @@ that a campaign file would hold, so that both go through one validation.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -45,27 +45,22 @@ def stack_from_mapping(name: str, mapping: dict[str, Any], *, origin: str) -> St
 
 def complete_stack(mapping: dict[str, Any]) -> dict[str, Any]:
     """The mapping with device counts that nobody gave set to what each layout usually takes."""
-    done = dict(mapping)
-    for role in ("data", "wal"):
-        if isinstance(done.get(role), dict):
-            done[role] = complete_volume(done[role])
-    if isinstance(done.get("tablespaces"), dict):
-        done["tablespaces"] = {
-            k: complete_volume(v) if isinstance(v, dict) else v for k, v in done["tablespaces"].items()
-        }
-    if isinstance(done.get("topology"), dict):
-        done["topology"] = _complete_topology(done["topology"])
-    return done
+    complete = {"data": complete_volume, "wal": complete_volume, "topology": _complete_topology}
+    return _completed(
+        mapping, {**complete, "tablespaces": lambda spaces: _completed(spaces, dict.fromkeys(spaces, complete_volume))}
+    )
+
+
+def _completed(
+    mapping: dict[str, Any], complete: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]
+) -> dict[str, Any]:
+    return {k: complete[k](v) if k in complete and isinstance(v, dict) else v for k, v in mapping.items()}
 
 
 def _complete_topology(topology: dict[str, Any]) -> dict[str, Any]:
-    done = dict(topology)
-    if isinstance(done.get("archive"), dict):
-        done["archive"] = complete_volume(done["archive"])
+    done = _completed(topology, {"archive": complete_volume})
     if isinstance(done.get("standbys"), list):
-        done["standbys"] = [
-            complete_stack(standby) if isinstance(standby, dict) else standby for standby in done["standbys"]
-        ]
+        done["standbys"] = [complete_stack(one) if isinstance(one, dict) else one for one in done["standbys"]]
     return done
 
 

@@ -13,8 +13,7 @@ from pgstrata.errors import NotUnderstood, PreflightError, parser_of
 from pgstrata.host.protocol import CommandFailed, Host, command
 from pgstrata.spec.campaign import far_hosts, part_of_campaign
 from pgstrata.spec.hosts.lab import RUNNING_LAB
-from pgstrata.spec.hosts.reached import LOCAL
-from pgstrata.spec.hosts.targets import mixed_families, underlay_problem
+from pgstrata.spec.hosts.targets import LOCAL, mixed_families, underlay_problem
 from pgstrata.spec.stack import Stack
 from pgstrata.stack.network import TUNNEL, VXLAN_PORT, needs_relay
 from pgstrata.stack.preflight import Preflight, missing, render_hints
