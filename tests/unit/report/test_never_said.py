@@ -179,8 +179,8 @@ def test_a_stack_far_behind_is_not_named_beside_one_that_is_close(tmp_path: Path
     assert first == "`xfs` leads, which is **not proven** against `ext4`"
     assert second == "`xfs` and `ext4` differ by at most 24 %: choose by other grounds, or give it more time"
     assert third.startswith(
-        "`btrfs` was slower than `xfs` in each of 3 rounds (at a single look, 95 %: -72 ... -23 %): "
-        "too few runs for a proof. "
+        "`btrfs` was slower than `xfs` in each of 3 rounds (`btrfs` against `xfs` at a single look, 95 %: -72 ... "
+        "-23 %): too few runs for a proof. "
     ), third
     rounds = next(c.rounds for c in findings.comparisons if {c.a, c.b} == {"btrfs", "xfs"} and c.metric == "tps")
     assert rounds is not None

@@ -145,7 +145,7 @@ def test_a_folder_of_crash_trials_shows_them_and_no_empty_tables(tmp_path: Path)
     findings = judge(data)
     for shown in (render_terminal(data, findings), render_markdown(data, findings)):
         assert "ext4: held in 100 states" in shown
-        assert "2 stacks, 100 states" in shown
+        assert "held: ext4; unknown: ext4@fsync=off (100 states)" in shown
         assert "the ledger could not be written" in shown
         assert "no valid run" not in shown
         assert "18.0" in shown

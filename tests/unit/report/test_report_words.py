@@ -52,13 +52,13 @@ def pair(relation: Verdict, amount: float, low: float | None, high: float | None
         ),
         (
             pair("undecided", 1.014, 0.99, 1.04, settled_by_pairs=34, settled_by_s=32400, acceptable_margin=0.03),
-            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. About 34 more pairs (9 h) would settle 2 % if the "
-            "difference stays as it is; 3 % can be accepted now.",
+            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. About 34 more pairs (9 h) would settle it at a "
+            "margin of 2 % if the difference stays as it is; 3 % can be accepted now.",
         ),
         (
             pair("undecided", 1.014, 0.99, 1.04, rounds=Rounds(blocks=4, better=3, worse=1, low=0.995, high=1.031)),
-            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. `b` was slower than `a` in 3 of 4 rounds (at a single "
-            "look, 95 %: -3 ... +0.5 %).",
+            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. `b` was slower than `a` in 3 of 4 rounds (`b` against "
+            "`a` at a single look, 95 %: -3 ... +0.5 %).",
         ),
         (
             pair("undecided", 0.5, 0.1, 2.5, rounds=Rounds(blocks=2, better=0, worse=2, low=0.001, high=250.0)),
@@ -76,15 +76,17 @@ def pair(relation: Verdict, amount: float, low: float | None, high: float | None
         (
             pair("undecided", 0.992, 0.404, 2.43, settled_by_pairs=1904, sigma=0.3, source="hosts"),
             "`a` vs `b`: 0.992× (0.404 ... 2.43×): **undecided**. It would take more than 100 more hosts to "
-            "settle 2 %.",
+            "settle it at a margin of 2 %.",
         ),
         (
             pair("undecided", 1.014, 0.99, 1.04, settled_by_pairs=3900, settled_by_s=9e5, sigma=0.3),
-            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. It would take more than a week to settle 2 %.",
+            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. It would take more than a week to settle it "
+            "at a margin of 2 %.",
         ),
         (
             pair("undecided", 1.014, 0.99, 1.04, sigma=0.3),
-            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. It would take more than 4,096 pairs to settle 2 %.",
+            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. It would take more than 4,096 pairs to "
+            "settle it at a margin of 2 %.",
         ),
         (
             Growing(subject="a", object="b", metric="tps", first=0.99, last=0.91, pairs=24),

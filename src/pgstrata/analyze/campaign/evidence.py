@@ -315,7 +315,7 @@ def busy_words(results: Sequence[CellResult]) -> Iterator[str]:
             yield (
                 f"{who} {sum(taken) / elapsed_s:.1f} of {processors} processors during the runs, more than "
                 f"{BUSY_SHARE * 100:.0f} % in {sum(noticed)} of {len(told)} runs: results scatter more than on an idle "
-                f"host; {mend}"
+                f"host, and intervals are as wide as that; {mend}"
             )
 
 

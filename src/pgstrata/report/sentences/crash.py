@@ -115,7 +115,7 @@ def _short_words(durability: DurabilityFinding) -> str:
     lost = f"lost up to {render_count(most, 'acknowledged commit')}{_lost_time(durability)}"
     match durability.verdict:
         case "held":
-            return f"held in {states}{_looked(durability)}"
+            return f"held in {states}"
         case "repair":
             return f"needs repair in {durability.repair:,} of {states}, held after it"
         case "lost":

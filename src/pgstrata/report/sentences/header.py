@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pgstrata.analyze.findings import Findings
+from pgstrata.record.crash import StateVerdict
 from pgstrata.record.reader import CampaignData
 from pgstrata.record.schema import CellResult, HostFacts
 from pgstrata.report.sentences.figures import NOT_KNOWN, render_count, render_number
@@ -146,8 +147,12 @@ def runs_measured(results: Sequence[CellResult]) -> Iterator[str]:
 
 def _power_cuts(data: CampaignData) -> str:
     found = [crash.found for crash in data.crashes if crash.verdict.status != "unsupported"]
-    tested = [crash.states for crash in found if crash.cluster is None]
-    return f"{render_count(len(tested), 'stack')}, {render_count(sum(tested), 'state')}" if tested else ""
+    tested = [crash for crash in found if crash.cluster is None]
+    names = {
+        verdict: [crash.stack for crash in tested if crash.verdict == verdict] for verdict in get_args(StateVerdict)
+    }
+    by_verdict = (f"{verdict}: {', '.join(stacks)}" for verdict, stacks in names.items() if stacks)
+    return f"{'; '.join(by_verdict)} ({render_count(sum(c.states for c in tested), 'state')})" if tested else ""
 
 
 def _lost_nodes(data: CampaignData) -> str:

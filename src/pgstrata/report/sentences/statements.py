@@ -295,7 +295,7 @@ def rounds_words(a: str, b: str, name: str, rounds: Rounds | None) -> str:
     values = (rounds.low, rounds.high) if is_worse else [_turned(metric, v) for v in (rounds.low, rounds.high)]
     low, high = sorted(_change(metric, v) for v in values)
     once = f"{_bare(metric, low, sign=True)} ... {_changed(metric, high, sign=True)}"
-    return f"{text} (at a single look, 95 %: {once})"
+    return f"{text} ({quoted(worse)} against {quoted(better)} at a single look, 95 %: {once})"
 
 
 def _modes_words(modes: Modes, metric: Metric) -> str:
@@ -313,11 +313,11 @@ def _settling(pair: PairStatement, metric: Metric) -> str:
         return ""
     beyond = beyond_words(pair.settled_by_pairs, pair.settled_by_s or 0.0, hosts=pair.source == "hosts")
     if pair.settled_by_pairs is None or beyond:
-        return f"It would take more than {beyond} to settle {margin}"
+        return f"It would take more than {beyond} to settle it at a margin of {margin}"
     cost = f" ({render_duration(pair.settled_by_s)})" if pair.settled_by_s else ""
     more = "more host" if pair.source == "hosts" else "more pair"
     needed = f"{render_count(pair.settled_by_pairs, more)}{cost}"
-    return f"About {needed} would settle {margin} if the difference stays as it is"
+    return f"About {needed} would settle it at a margin of {margin} if the difference stays as it is"
 
 
 def beyond_words(needed: int | None, seconds: float, *, hosts: bool) -> str:
