@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from campaigning import environment, nothing_left, reachable, run_in_fork
+from pgstrata.host.base import LocalHost
+from pgstrata.host.capabilities import program_path
 from pgstrata.workload.tpcc_driver import TpccDriver
 
 DISK = Path(sys.executable).parent / "strata-disk"
@@ -23,6 +25,19 @@ PROGRAM = f"""  scale: 1
     prepare: {PSQL} "CREATE TABLE heap (i int)"
     run: {PSQL} "{{run}}"
     result: {{{{metric: rows, last_line: true}}}}
+"""
+
+
+GO_TPC = """#!/bin/sh
+# $2 is the verb; connects as go-tpc does.
+test "$(stat -c %a "$PGPASSFILE")" = 600 || exit 9
+export PGHOST=$6 PGPORT=$8 PGUSER=${10} PGDATABASE=${12}
+case $2 in
+prepare) psql -qXwc 'CREATE TABLE seen (i int)' ;;
+check) for n in 1 2 3 4 5 6 7 8 9 10 12; do echo "begin to check warehouse 1 at condition 3.3.2.$n"; done
+    echo Finished ;;
+run) while psql -qXwc 'INSERT INTO seen SELECT generate_series(1, 1000)'; do :; done ;;
+esac
 """
 
 
@@ -99,6 +114,28 @@ def test_a_declared_program_and_a_replay_run_beside_the_ledger(tmp_path: Path) -
         (place / "heap.sql").write_text("CREATE TABLE heap (i int);\n")
         replay = "  driver: {kind: replay, load: my.load}\n  sql: heap.sql\n  warmup: 0\n"
         found, _ = crash(place, load_file(place, replay), "--script", "workload", "--states", "2")
+        nothing_left(place)
+    assert found["ext4"]["verdict"] == "held"
+
+
+@pytest.mark.skipif(program_path(LocalHost(), "sysbench") is None, reason="sysbench is not installed")
+def test_sysbench_runs_beside_the_ledger(tmp_path: Path) -> None:
+    with reachable(tmp_path) as place:
+        found, _ = crash(place, "ext4", "--script", "oltp_write_only", "--states", "2")
+        nothing_left(place)
+        printed = next((place / "out" / "crash").glob("*/events.jsonl")).read_text()
+    assert (found["ext4"]["verdict"], found["ext4"]["script"]) == ("held", "workload")
+    assert '"oltp_write_only"' in printed
+
+
+def test_a_load_that_needs_tcp_runs_beside_the_ledger(tmp_path: Path) -> None:
+    """It is a go-tpc that writes a row a turn: the program itself loads a warehouse for minutes."""
+    with reachable(tmp_path) as place:
+        toy = place / "go-tpc"
+        toy.write_text(GO_TPC)
+        toy.chmod(0o755)
+        file = load_file(place, f"  scale: 1\n  clients: 2\n  driver: {{kind: go-tpc, program: {toy}}}\n")
+        found, _ = crash(place, file, "--script", "workload", "--states", "2")
         nothing_left(place)
     assert found["ext4"]["verdict"] == "held"
 
