@@ -2,7 +2,7 @@
 
 A driver is registered as a layer is. The requested half is a model of `spec.drivers.kind.Driver`, with a `kind` and the
 keys that a campaign can set. The other half is a `LoadDriver` with that model. One of the package has a module in
-`spec/drivers` and one here, and a line in both registries. One from outside has both in one file and calls
+`spec/drivers` and one here, and a line in their registry and in `_own`. One from outside has both in one file and calls
 
     from pgstrata.workload.driver import register
     register(MyDriver())
@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -168,10 +169,23 @@ def register(driver: LoadDriver) -> None:
 
 def driver_of(workload: Workload) -> LoadDriver:
     """Return the driver of a workload."""
-    from pgstrata.workload.registry import OWN  # imports the drivers, which import this module
-
     kind = workload.driver.kind
-    return DRIVERS.get(kind) or OWN[kind]
+    return DRIVERS.get(kind) or _own()[kind]
+
+
+@cache
+def _own() -> dict[str, LoadDriver]:
+    """Return every driver of the package by its name: a new one is a module and a line here."""
+    # They import this module.
+    from pgstrata.workload.go_tpc_driver import GoTpcDriver
+    from pgstrata.workload.pgbench import PgbenchDriver
+    from pgstrata.workload.program_driver import ProgramDriver
+    from pgstrata.workload.replay_driver import ReplayDriver
+    from pgstrata.workload.sysbench_driver import SysbenchDriver
+    from pgstrata.workload.tpcc_driver import TpccDriver
+
+    own = (PgbenchDriver(), TpccDriver(), GoTpcDriver(), SysbenchDriver(), ProgramDriver(), ReplayDriver())
+    return {driver.name: driver for driver in own}
 
 
 def run_timeout_s(duration_s: float | None, clients: int) -> float:
