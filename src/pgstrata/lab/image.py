@@ -18,7 +18,6 @@ import platformdirs
 
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import Command, CommandFailed, Host, command, marked
-from pgstrata.lab import image
 from pgstrata.lab.initrd import insertion_order, parse_modules_dep, render_initrd
 from pgstrata.lab.recipe import GOLDEN, POSTGRES, SERVER_USER, Recipe
 
@@ -204,8 +203,8 @@ def build_image(
 
 def _sources(host: Host, recipe: Recipe, mirror_url: str | None) -> tuple[str, ...]:
     if mirror_url is not None:
-        return (f"deb {mirror_url} {recipe.release} {' '.join(image.COMPONENTS)}",)
-    return image.choose_sources(image.read_sources(host), recipe.release)
+        return (f"deb {mirror_url} {recipe.release} {' '.join(COMPONENTS)}",)
+    return choose_sources(read_sources(host), recipe.release)
 
 
 def _require_tools(host: Host) -> None:
@@ -371,8 +370,8 @@ class _Build:
         """In namespaces of its own, so that its mounts and processes go when it is killed; what others unmount
         meanwhile is not kept in use by them."""
         apart = ["unshare", "--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        options = ["--mode=root", "--format=directory", "--variant=apt", "--components", " ".join(image.COMPONENTS)]
-        aptopts = ['APT::Install-Recommends "false"', *image.read_apt_config(self.host)]
+        options = ["--mode=root", "--format=directory", "--variant=apt", "--components", " ".join(COMPONENTS)]
+        aptopts = ['APT::Install-Recommends "false"', *read_apt_config(self.host)]
         for option in aptopts:
             options += ["--aptopt", option]
         for left_out in ("man", "doc", "locale", "info"):

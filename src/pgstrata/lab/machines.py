@@ -19,7 +19,6 @@ from pgstrata.host.base import LocalHost
 from pgstrata.host.facts.system import read_memory
 from pgstrata.host.protocol import Command, CommandFailed, Host, Waiting
 from pgstrata.host.ssh import SshHost
-from pgstrata.lab import machines
 from pgstrata.lab.image import Image, build_image
 from pgstrata.lab.initrd import READY_LINE
 from pgstrata.lab.machine import (
@@ -309,7 +308,7 @@ def lab_host(campaign: Campaign, *, say: Say, waiting: Waiting = nullcontext) ->
     here.interruptible(waiting)
     try:
         require_tools(here)
-        for line in machines.clean(here):
+        for line in clean(here):
             say(line)
         image = build_image(here, Recipe(), say=say)
         lab = campaign.lab
@@ -320,7 +319,7 @@ def lab_host(campaign: Campaign, *, say: Say, waiting: Waiting = nullcontext) ->
             disks=plan_disks(campaign.stacks, lab),
         )
         check_memory(here, spec)
-        (machine,) = machines.up(here, image, [spec], say=say, owned=True)
+        (machine,) = up(here, image, [spec], say=say, owned=True)
         try:
             host = LabHost(here, image, machine)
             try:
@@ -328,7 +327,7 @@ def lab_host(campaign: Campaign, *, say: Say, waiting: Waiting = nullcontext) ->
             finally:
                 host.close()
         finally:
-            machines.down(here, machine.name)
+            down(here, machine.name)
     finally:
         here.close()
 
@@ -337,6 +336,6 @@ def running_host(name: str) -> SshHost:
     """A machine that `pgstrata lab up` left running, as a host; PreflightError when there is none of that name."""
     here = LocalHost()
     try:
-        return connect_machine(machines.find(here, name))
+        return connect_machine(find(here, name))
     finally:
         here.close()
