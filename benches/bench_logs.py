@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from pgstrata.fleet.work import opened_work
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.importers.pgbench_files import log_parts, read_part
 from pgstrata.postgres.binaries import choose, discover
 from pgstrata.postgres.server import Server, ServerDirectories

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.postgres.database import plan_checkpoint, prewarm
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import CellResult

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host
 from pgstrata.postgres.binaries import choose, discover
 from pgstrata.postgres.server import Server, ServerDirectories

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import choose, discover
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.record.reader import TrialData, read

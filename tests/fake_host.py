@@ -9,7 +9,7 @@ import errno
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,6 +21,7 @@ from pgstrata.host.protocol import (
     CommandFailed,
     Completed,
     FileStatus,
+    Host,
     HostKind,
     OpenDevice,
     Process,
@@ -53,30 +54,30 @@ def refused(path: str, why: str) -> Completed:
     return completed(opening(path), exit_code=1, stderr=f"dd: failed to open '{path}': {why}\n")
 
 
-class FakeProcess:
+class FakeProcess(Process):
     """A program that runs until it is waited for."""
 
     def __init__(self, pid: int, exit_code: int) -> None:
         self._pid = pid
         self._exit_code = exit_code
-        self._ended = False
+        self._is_over = False
 
     @property
     def pid(self) -> int:
         return self._pid
 
     def poll(self) -> int | None:
-        return self._exit_code if self._ended else None
+        return self._exit_code if self._is_over else None
 
     def wait(self, timeout_s: float) -> int:
-        self._ended = True
+        self._is_over = True
         return self._exit_code
 
     def stop(self, timeout_s: float = 10.0) -> int:
         return self.wait(timeout_s)
 
 
-class FakeHost:
+class FakeHost(Host):
     """`commands` are answered by exact argv, others by `answer`; what neither knows raises UnrecordedCommand, or ends
     with 127 (as a program that is not there) when `missing_programs` is true.
     """
@@ -115,6 +116,9 @@ class FakeHost:
         for path, text in (files or {}).items():
             self.make_directory(str(PurePosixPath(path).parent))
             self.write_text(path, text)
+
+    def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
+        raise NotImplementedError(operation)
 
     @property
     def name(self) -> str:
@@ -252,8 +256,9 @@ class FakeHost:
         finally:
             self._looking = before
 
-    def undisturbed(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        yield
 
     def pause(self, seconds: float) -> None:
         """Time does not pass here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.record.reader import TrialData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign

@@ -19,7 +19,7 @@ from pathlib import Path
 from awaiting import wait_until
 from campaigning import SMALL
 from loopback_sshd import SEPARATION, LoopbackSshd
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host
 from pgstrata.host.ssh import SshHost
 from pgstrata.postgres.user import run_user

@@ -10,8 +10,8 @@ import pytest
 
 from campaigning import nothing_left, run, run_directories, write_campaign
 from following import not_followed
-from pgstrata.host.base import LocalHost
 from pgstrata.host.capabilities import program_path
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Process
 from pgstrata.postgres.pooler import SERVER_SESSIONS
 from pgstrata.record.reader import read

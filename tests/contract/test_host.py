@@ -20,7 +20,7 @@ from awaiting import is_running, wait_for_number, wait_until
 from fake_host import FakeHost, completed
 from loopback_sshd import LoopbackSshd
 from pgstrata.errors import PreflightError, RecordError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed, Host, ProcessorSeconds, command
 from pgstrata.trial.interruption import Interrupted, Interruption
 

@@ -9,7 +9,7 @@ import sys
 
 from bench import context, stack_of
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.lab import machines
 from pgstrata.lab.machine import connect_machine
 from pgstrata.stack.build import StepRunner

@@ -15,7 +15,7 @@ import pytest
 from bench import GoldenCluster
 from remains import remains
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.ssh import SshHost
 from pgstrata.lab import machines
 from pgstrata.lab.image import Image, find_image

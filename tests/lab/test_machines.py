@@ -21,7 +21,7 @@ from remains import SCRATCH, remains
 
 from built import differences, standing
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import HostLost, command
 from pgstrata.lab import machines
 from pgstrata.lab.image import Image

@@ -15,8 +15,8 @@ from test_power_cuts import cut
 
 from awaiting import wait_until
 from built import differences
-from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import deliver, program_call
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import CommandFailed, Host, command
 from pgstrata.host.ssh import SshHost
 from pgstrata.lab import machines

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import discover
 from pgstrata.postgres.fetch import fetch
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import Installation, choose, discover
 from pgstrata.postgres.database import plan_checkpoint, prewarm, wal_position_bytes
 from pgstrata.postgres.fetch import fetch

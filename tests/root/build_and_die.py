@@ -9,7 +9,7 @@ from pathlib import Path
 
 from standing import context_in
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.devices import DiskDevice, LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4

@@ -13,7 +13,7 @@ from apart import mount_apart
 from leavings import kernel_settings, leftovers, settings
 from pgstrata.crash.state_worker import CLONE_NEWNS, checked, libc
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.postgres.binaries import Installation, choose, discover
 from pgstrata.postgres.server import Server, ServerDirectories

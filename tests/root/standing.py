@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from built import differences, standing
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.layers.devices import LoopDevice
 from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.build import attest

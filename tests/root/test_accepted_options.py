@@ -10,7 +10,7 @@ import pytest
 from built import differences, standing
 from documented import ACCEPTED, notation
 from pgstrata.errors import PgstrataError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.stack.build import attest
 from pgstrata.stack.plan import PlanContext, plan_stack

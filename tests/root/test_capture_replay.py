@@ -14,8 +14,8 @@ from servers import ready
 
 from pgstrata.capture.logs import Captured, plan_capture, run_capture
 from pgstrata.capture.statements import make_mix, read_statements, write_mix
-from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import LOAD_PROGRAM, OWN
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command
 from pgstrata.postgres.server import Server
 from pgstrata.record.reader import read

@@ -12,8 +12,8 @@ import pytest
 from campaigning import nothing_left, reachable, run, write_campaign
 from far_hosts import SSHD, FarHost, far_hosts
 from following import not_followed
-from pgstrata.host.base import LocalHost
 from pgstrata.host.capabilities import program_path
+from pgstrata.host.local import LocalHost
 from pgstrata.record.reader import read
 
 pytestmark = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from standing import context_in, loop_stack
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.xfs import Xfs

@@ -14,7 +14,7 @@ from superblocks import plant_dos, plant_md, plant_zfs
 
 from built import standing
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.layers.devices import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4

@@ -14,7 +14,7 @@ import pytest
 
 from apart import apart
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.layers.devices import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.stack import Stack, Volume

@@ -14,7 +14,7 @@ import pytest
 from standing import context_in
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.layers.devices import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4

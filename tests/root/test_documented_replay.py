@@ -10,8 +10,8 @@ import pytest
 from servers import ready
 
 from campaigning import environment, nothing_left, reachable, run_in_fork
-from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import LOAD_PROGRAM, OWN
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command
 from pgstrata.postgres.server import Server
 from pgstrata.record.reader import read

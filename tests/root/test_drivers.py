@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.analyze.campaign.metrics import primary_value
-from pgstrata.host.base import LocalHost
 from pgstrata.host.capabilities import program_path
+from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import discover
 from pgstrata.record.reader import read
 from pgstrata.trial.events import Event, StepBegun

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from pgstrata.host.agent.places import runtime_directory
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command
 from pgstrata.stack.journal import clean
 
@@ -45,7 +45,7 @@ def test_who_started_a_program_still_learns_how_it_ended(host: LocalHost, tmp_pa
 
 STARTS_AND_DIES = """
 import os, signal, sys
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command
 place, marker = sys.argv[1:]
 host = LocalHost(state_directory=f"{place}/state")

@@ -14,7 +14,7 @@ import pytest
 from pgstrata.crash import state_worker
 from pgstrata.errors import PgstrataError
 from pgstrata.host.agent.processes import has_marker, processes, send_signal, start_time
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.block.media import StopMedia, plan_serve
 from pgstrata.stack.undo import RemovePath
 from pgstrata.stack.undoing import run_undo
@@ -27,7 +27,7 @@ import subprocess, sys, time
 from pgstrata.crash import state_worker
 from pgstrata.errors import PgstrataError
 from pgstrata.host.agent.processes import has_marker, processes, send_signal, start_time
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.block.media import StopMedia, plan_serve
 from pgstrata.stack.undo import RemovePath
 from pgstrata.stack.undoing import run_undo

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from awaiting import is_running, wait_until
-from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import program_call
+from pgstrata.host.local import LocalHost
 from pgstrata.lab import machines
 from pgstrata.lab.machine import STATE, Machine, remove_machine, serve_media
 from pgstrata.lab.qemu import MEDIA_FOLDER, DataDisk, MachineSpec

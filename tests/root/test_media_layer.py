@@ -15,8 +15,8 @@ from awaiting import is_running, wait_until
 from built import standing
 from loopback_sshd import LoopbackSshd
 from pgstrata.host import delivery
-from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import OWN, PROGRAM, deliver
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.file.files import resolve_stack_files
 from pgstrata.spec.notation.stack import parse_stack

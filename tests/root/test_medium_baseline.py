@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from campaigning import environment, nothing_left, reachable, run, run_in_fork, write_campaign
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.record.reader import read
 from pgstrata.workload.medium import MediumBaseline, measure_flushes
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.layers.devices import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4

@@ -10,7 +10,7 @@ from servers import NO_SYNC, SMALL, ready
 
 from awaiting import wait_until
 from pgstrata.errors import PreflightError, TrialError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed
 from pgstrata.postgres.binaries import Installation, discover
 from pgstrata.postgres.database import (

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from pgstrata.errors import TrialError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Completed, command
 from pgstrata.trial.context import TrialContext
 from pgstrata.trial.steps import precondition

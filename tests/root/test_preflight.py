@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.devices import DiskDevice, LoopDevice
 from pgstrata.spec.layers.ext4 import Ext4

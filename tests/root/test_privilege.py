@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from campaigning import STATE, run_in_fork, write_campaign
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed
 from pgstrata.postgres.binaries import choose, discover
 from pgstrata.postgres.golden import place_golden, save_golden

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command
 from pgstrata.probe.parse import device_rows, parse_lines, probe_cpu_s, system_rows
 from pgstrata.probe.start import SAMPLES, plan_host_probe, start_probes

@@ -16,7 +16,7 @@ import pytest
 from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.campaign.metrics import Observer
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import Installation, choose
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.record.reader import read

@@ -12,7 +12,7 @@ from standing import context_in, loop_stack
 
 from built import differences, standing
 from leavings import kernel_settings
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.tmpfs import Tmpfs

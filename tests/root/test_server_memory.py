@@ -14,7 +14,7 @@ from servers import NO_SYNC, ready
 from awaiting import is_running, wait_until
 from pgstrata.errors import PgstrataError
 from pgstrata.host.agent.processes import processes
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.postgres.server import Server, plan_initdb
 from pgstrata.stack.dead_server import KEY_LINE, SEGMENTS
 from pgstrata.stack.journal import Journal, clean

@@ -12,7 +12,7 @@ import pytest
 from standing import context_in
 
 from leavings import kernel_settings
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.build import build

@@ -8,7 +8,7 @@ import pytest
 
 from campaigning import environment, reachable, run_in_fork
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import Installation, discover
 from pgstrata.postgres.settings import refuse_together
 from pgstrata.postgres.user import run_user

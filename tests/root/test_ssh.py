@@ -17,8 +17,8 @@ import pytest
 from leavings import kernel_settings
 from loopback_sshd import SSHD, LoopbackSshd
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
 from pgstrata.host.facts import gather
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, HostLost, command
 from pgstrata.host.ssh import SshHost
 from pgstrata.spec.hosts.targets import SshTarget

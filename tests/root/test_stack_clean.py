@@ -15,7 +15,7 @@ from standing import context_in, loop_stack
 from built import TESTS_IMPORTABLE, standing
 from leavings import kernel_settings
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import CommandFailed, command
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.tmpfs import Tmpfs

@@ -9,7 +9,7 @@ import pytest
 from standing import context_in, filesystem, loop_stack, up_attest_write_down
 
 from built import standing
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.devices import LoopDevice

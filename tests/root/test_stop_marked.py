@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.host.agent.processes import marked_processes
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, command
 from pgstrata.postgres.binaries import discover
 
@@ -56,7 +56,7 @@ def test_the_caller_is_never_among_the_marked() -> None:
     """A run that was itself started with a marker (from a trial's shell) must not end itself."""
     host = LocalHost()
     marker = f"self-{os.getpid()}"
-    program = f"from pgstrata.host.base import LocalHost\nprint(LocalHost().stop_marked({marker!r}, 1))\n"
+    program = f"from pgstrata.host.local import LocalHost\nprint(LocalHost().stop_marked({marker!r}, 1))\n"
     done = host.run(Command((sys.executable, "-c", program), env=(("PGSTRATA_TRIAL", marker),)))
     assert done.stdout == "()\n"
     assert host.run(command("true")).exit_code == 0

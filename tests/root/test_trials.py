@@ -17,7 +17,7 @@ import pytest
 
 from leavings import kernel_settings, leftovers
 from pgstrata.analyze.campaign.selection import Selection
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import choose, discover
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.recorder import CampaignDirectory

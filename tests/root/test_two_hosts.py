@@ -16,8 +16,8 @@ from pgstrata.analyze.campaign.hosts_policy import HostsPolicy
 from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.campaign.metrics import Observer
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
 from pgstrata.host.facts.gather import gather
+from pgstrata.host.local import LocalHost
 from pgstrata.host.ssh import SshHost
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory

@@ -13,7 +13,7 @@ import pytest
 from standing import context_in
 
 from built import differences, standing
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.layers.not_built import Existing
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.build import attest

@@ -16,7 +16,7 @@ import pytest
 from awaiting import wait_until
 from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import Findings
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import choose, discover
 from pgstrata.postgres.server import Server, ServerDirectories

@@ -13,7 +13,7 @@ from typing import Any
 from pgstrata.analyze.campaign.gate import Condition, require_stacks
 from pgstrata.analyze.campaign.scale import METRICS
 from pgstrata.errors import UsageError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.record.reader import read_campaign
 from pgstrata.record.schema import CampaignRecord, Origin
 from pgstrata.record.source import FolderSource

@@ -37,9 +37,9 @@ from pgstrata.crash.program import Batch, ChosenState, CrashContext, take_told
 from pgstrata.crash.script import Script
 from pgstrata.errors import PgstrataError, PreflightError, TrialError
 from pgstrata.host.agent_schema import parsed
-from pgstrata.host.base import LocalHost
 from pgstrata.host.capabilities import NODES, node_problem
 from pgstrata.host.delivery import locked
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host, command, marked
 from pgstrata.spec.model import Model
 from pgstrata.stack.block.media import call, plan_serve, undos_of

@@ -40,9 +40,9 @@ from pgstrata.crash.named_state import NamedState, chosen_states, recorded_state
 from pgstrata.crash.program import ChosenState, parse_states
 from pgstrata.crash.script import SCRIPTS
 from pgstrata.errors import PreflightError, TrialError, UsageError, writing
-from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import deliver, trusted
 from pgstrata.host.facts.gather import machine_id
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, Host, marked
 from pgstrata.postgres.server import SUPERUSER
 from pgstrata.record.crash import ARCHIVE, StateRecord

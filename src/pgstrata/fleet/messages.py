@@ -12,8 +12,8 @@ from pydantic import Field, StringConstraints
 
 from pgstrata import __version__
 from pgstrata.host.agent_schema import parsed
-from pgstrata.host.base import LocalHost
 from pgstrata.host.facts.gather import machine_id
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.model import Model
 

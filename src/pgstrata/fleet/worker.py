@@ -23,7 +23,7 @@ from distributed.core import Status
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.fleet.calls import WorkerLost
 from pgstrata.fleet.messages import SessionAnswer, SessionAsked, TrialAsked, describe_here, render_answer
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.record.delivered import pack
 from pgstrata.record.reader import read_media
 from pgstrata.record.recorder import CampaignDirectory

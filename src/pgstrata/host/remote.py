@@ -26,8 +26,7 @@ from typing import Any
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host import agent_schema
 from pgstrata.host.agent import source, wire
-from pgstrata.host.base import AgentHost, refuse
-from pgstrata.host.protocol import HostKind, HostLost
+from pgstrata.host.protocol import Host, HostKind, HostLost, refuse
 
 PYTHON_WANTED = (3, 9)
 READY_S = 60.0
@@ -198,7 +197,7 @@ class _Session:
             self._source.close()
 
 
-class RemoteHost(AgentHost):
+class RemoteHost(Host):
     """A host behind a program.
 
     Raises PreflightError when no connection can be made. When it breaks later, every operation raises HostLost

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from pgstrata.errors import PreflightError, UsageError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host, HostKind
 from pgstrata.host.remote import READY_S, Far, RemoteHost
 from pgstrata.spec.hosts.targets import EXEC, ExecTarget, SshTarget, parse_exec, parse_target

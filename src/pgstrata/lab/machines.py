@@ -15,8 +15,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError, UsageError
-from pgstrata.host.base import LocalHost
 from pgstrata.host.facts.system import read_memory
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed, Host, Waiting
 from pgstrata.host.ssh import SshHost
 from pgstrata.lab.image import Image, build_image

@@ -22,7 +22,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host, HostLost
 from pgstrata.stack.undo import OURS, RemovePath, StopProcesses, Undo, is_ours
 from pgstrata.stack.undoing import parse_undo, run_undo

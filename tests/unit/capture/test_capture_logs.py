@@ -10,8 +10,8 @@ import pytest
 
 from pgstrata.capture.logs import plan_capture, run_capture
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import LOAD_PROGRAM, OWN
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command
 from typed import typed
 

@@ -14,7 +14,7 @@ from pgstrata.cli.main import app
 from pgstrata.crash.opening import cut_power, missing_trials, untestable
 from pgstrata.crash.reduction import REDUCTION_S
 from pgstrata.host import delivery
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.crash import named_stacks

@@ -11,7 +11,7 @@ import pytest
 from crashed import write_crash
 from pgstrata.crash.program import ChosenState, parse_states
 from pgstrata.crash.replay import SHOWN, compare, verify_trial
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.record.crash import StateRecord
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory

@@ -13,7 +13,7 @@ import pytest
 from pgstrata.host.agent import source, wire
 from pgstrata.host.agent.files import Files
 from pgstrata.host.agent.operations import OPERATIONS
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.host.remote import PYTHON_WANTED
 

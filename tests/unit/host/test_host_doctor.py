@@ -12,9 +12,9 @@ from rich.console import Console
 from pgstrata.cli.diagnosis import Diagnosis, print_diagnosis, render_json
 from pgstrata.cli.verbs.doctor import run_doctor
 from pgstrata.host.advice import Advice
-from pgstrata.host.base import LocalHost
 from pgstrata.host.capabilities import Missing
 from pgstrata.host.facts import Facts
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.disks import Disk
 from pgstrata.stack.preflight import known_capabilities
 

@@ -8,7 +8,6 @@ import pytest
 
 from fake_host import FakeHost, completed
 from pgstrata.host import facts
-from pgstrata.host.base import LocalHost
 from pgstrata.host.facts.activity import (
     Server,
     parse_load,
@@ -40,6 +39,7 @@ from pgstrata.host.facts.tools import (
     raid_available,
     read_tool,
 )
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Busy, Completed
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "host"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.ssh import connect, explain
 from pgstrata.spec.hosts.targets import SshTarget, parse_target
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import locked
+from pgstrata.host.local import LocalHost
 
 
 def test_one_after_the_other_and_who_does_not_wait_is_told_the_holder(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import FileStatus
 from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.golden import golden_key

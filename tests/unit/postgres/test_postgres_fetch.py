@@ -12,7 +12,7 @@ import pytest
 
 from fake_host import completed
 from pgstrata.errors import PgstrataError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.postgres.fetch import Release, check_listing, known_release, unpack
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.journal import Cleaned, Journal, clean
 from pgstrata.stack.undo import RemovePath
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pgstrata.host.agent import files
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.block.loop import backing_file_of, shown_size_bytes
 from pgstrata.stack.place import read_size_bytes
 

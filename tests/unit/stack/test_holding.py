@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.build import StepRunner
 from pgstrata.stack.journal import Journal, clean
 from pgstrata.stack.step import Setting, Step
@@ -91,7 +91,7 @@ def test_two_values_at_once_are_refused_with_who_holds_it(runs: Runs) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.build import StepRunner
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.step import Setting, Step

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PgstrataError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.block.loop import DetachLoops
 from pgstrata.stack.block.lvm import RemoveVg
 from pgstrata.stack.block.md import StopMd

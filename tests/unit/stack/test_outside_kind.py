@@ -11,7 +11,7 @@ import pytest
 
 from drawer import KIND, Drawer
 from pgstrata.errors import UsageError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.durability import durability_class
 from pgstrata.spec.durability_class import LOSES

@@ -8,7 +8,7 @@ import pytest
 
 from fake_host import FakeHost
 from pgstrata.errors import PreflightError, TrialError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.build import StepRunner
 from pgstrata.stack.journal import Journal, parse_journal
 from pgstrata.stack.step import Ref, Setting, Step

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.journal import clean, temporary_folder
 
 KILLED = """
@@ -52,7 +52,7 @@ def test_clean_removes_the_folder_of_a_program_that_was_killed(places: Path) -> 
 
 def test_clean_leaves_the_folder_of_a_program_that_runs(places: Path) -> None:
     with temporary_folder("minimise") as folder:
-        code = "from pgstrata.host.base import LocalHost; from pgstrata.stack.journal import clean; clean(LocalHost())"
+        code = "from pgstrata.host.local import LocalHost; from pgstrata.stack.journal import clean; clean(LocalHost())"
         subprocess.run([sys.executable, "-c", code], check=True)
         assert folder.stat().st_mode & 0o777 == 0o700
     assert not folder.exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import RecordError, writing
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials

@@ -12,8 +12,8 @@ import pytest
 
 from fake_host import FakeHost
 from pgstrata.errors import NotUnderstood, PreflightError
-from pgstrata.host.base import LocalHost
 from pgstrata.host.facts.gather import Facts
+from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import Installation
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.notation.stack import parse_stack

@@ -8,7 +8,7 @@ import pytest
 
 from pgstrata.analyze.campaign.policy import MAX_PAIRS
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.survey.preflight import (
     LOG_LINE_BYTES,

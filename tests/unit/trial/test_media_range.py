@@ -11,7 +11,7 @@ import pytest
 
 from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.file.files import resolve_stack_files

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from pgstrata.errors import TrialError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.trial.steps.cluster import wait_for_run
 from pgstrata.workload.driver import run_timeout_s

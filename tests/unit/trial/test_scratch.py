@@ -10,8 +10,8 @@ import pytest
 
 from fake_host import FakeHost
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import Trusted, folder_problem, trusted
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import FileStatus, Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.not_built import Existing

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.preflight import Unsupported

@@ -12,7 +12,7 @@ import pytest
 
 import awaiting
 from pgstrata.errors import PreflightError
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.devices import DiskDevice
@@ -100,7 +100,7 @@ KILLED_IN_A_COMMAND = """
 import os, signal, sys, threading
 from pathlib import Path
 from awaiting import wait_for_number
-from pgstrata.host.base import LocalHost
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.not_built import Existing

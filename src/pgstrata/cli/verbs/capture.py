@@ -57,7 +57,7 @@ def _from_logs(
 ) -> None:
     from pgstrata.capture.logs import plan_capture, run_capture
     from pgstrata.errors import UsageError
-    from pgstrata.host.base import LocalHost
+    from pgstrata.host.local import LocalHost
 
     if literals not in LITERALS:
         raise UsageError(f"--literals: {literals!r} is not one of {', '.join(LITERALS)}", hint="--literals text")

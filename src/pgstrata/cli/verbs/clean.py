@@ -25,7 +25,7 @@ def clean(
     Exit code 3 when something could not be undone, or a loop device whose filesystem has ended is left.
     """
     from pgstrata.cli.hosts import named_host
-    from pgstrata.host.base import LocalHost
+    from pgstrata.host.local import LocalHost
     from pgstrata.lab import machines
     from pgstrata.stack.block.loop import lost_loops
     from pgstrata.stack.journal import clean as clean_host

@@ -53,7 +53,7 @@ def replay(
     """
     from pgstrata.crash.named_state import named_state
     from pgstrata.crash.replay import export_state, write_state
-    from pgstrata.host.base import LocalHost
+    from pgstrata.host.local import LocalHost
 
     named = named_state(state)
     written: list[Path] = []
@@ -195,8 +195,8 @@ def verify(
     from pgstrata.crash.named_state import refuse_other_version
     from pgstrata.crash.replay import verify_trial
     from pgstrata.errors import UsageError
-    from pgstrata.host.base import LocalHost
     from pgstrata.host.delivery import deliver
+    from pgstrata.host.local import LocalHost
     from pgstrata.record.reader import read
 
     data = read(directory)

@@ -35,7 +35,7 @@ def build(
     json: JsonFlag = False,
 ) -> None:
     """Build the image, unless the cache has it; takes minutes and network access to a Debian mirror."""
-    from pgstrata.host.base import LocalHost
+    from pgstrata.host.local import LocalHost
     from pgstrata.lab.image import build_image
     from pgstrata.lab.recipe import Recipe
 
@@ -58,7 +58,7 @@ def up(
     json: JsonFlag = False,
 ) -> None:
     """Start machines, and wait until they answer."""
-    from pgstrata.host.base import LocalHost
+    from pgstrata.host.local import LocalHost
     from pgstrata.lab.image import build_image
     from pgstrata.lab.machines import names
     from pgstrata.lab.machines import up as start
@@ -86,7 +86,7 @@ def down(
     json: JsonFlag = False,
 ) -> None:
     """End machines, and remove their disks."""
-    from pgstrata.host.base import LocalHost
+    from pgstrata.host.local import LocalHost
     from pgstrata.lab.machines import down as end_machines
 
     ended = end_machines(LocalHost(), name)
@@ -101,7 +101,7 @@ def ssh(
     words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", show_default=False)] = None,
 ) -> None:
     """Open a shell or run one command on a running machine."""
-    from pgstrata.host.base import LocalHost, become
+    from pgstrata.host.local import LocalHost, become
     from pgstrata.lab.machine import render_ssh
     from pgstrata.lab.machines import find
 
@@ -111,7 +111,7 @@ def ssh(
 @group.command(epilog="Example: pgstrata lab status --json")
 def status(json: JsonFlag = False) -> None:
     """List the machines."""
-    from pgstrata.host.base import LocalHost
+    from pgstrata.host.local import LocalHost
     from pgstrata.lab.machines import status as machines_status
 
     found = machines_status(LocalHost())

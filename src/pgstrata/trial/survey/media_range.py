@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from pgstrata.errors import PgstrataError, PreflightError
-from pgstrata.host.base import LocalHost
 from pgstrata.host.delivery import deliver, program_call
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host, command
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import MediumRecord
