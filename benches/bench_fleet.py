@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pgstrata.analyze.campaign.hosts_policy import HostsPolicy
 from pgstrata.analyze.campaign.metrics import Observer
-from pgstrata.fleet.client import described_workers
+from pgstrata.fleet.cluster_backend import described_workers
 from pgstrata.fleet.clusters import connected
 from pgstrata.fleet.messages import SessionAsked
 from pgstrata.fleet.opening import Machine, opened_sessions

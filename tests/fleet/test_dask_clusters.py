@@ -27,7 +27,7 @@ pytest.importorskip("distributed", reason="needs Dask: make setup")
 
 from dask_processes import dask_processes
 
-from pgstrata.fleet.client import described_workers
+from pgstrata.fleet.cluster_backend import described_workers
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from remains import SCRATCH
 
-from pgstrata.crash.opening import crash_trials, open_crash_runner
+from pgstrata.crash.runner import crash_trials, open_crash_runner
 from pgstrata.host.protocol import Host
 from pgstrata.lab.machine import Machine
 from pgstrata.record.crash import StateRecord

@@ -213,7 +213,7 @@ def _cut_power(campaign: Campaign, directory: CampaignDirectory, shown: Shown) -
     if are_made_up() or campaign.crash is None:
         return False
     from pgstrata.cli.hosts import campaign_host
-    from pgstrata.crash.opening import cut_power, missing_trials
+    from pgstrata.crash.runner import cut_power, missing_trials
 
     if not missing_trials(campaign, directory):
         return False

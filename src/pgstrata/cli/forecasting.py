@@ -192,7 +192,7 @@ def _effects(found: Foreseen, factors: int) -> Iterator[str]:
 
 def power_cuts_on(host: Host, campaign: Campaign) -> Iterator[str]:
     """Facts known beforehand of the crash trials there; of a machine that is not there yet not what it lacks."""
-    from pgstrata.crash.opening import untestable
+    from pgstrata.crash.runner import untestable
 
     return power_cut_lines(campaign, {} if campaign.host == LAB else untestable(host, campaign))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import PreflightError, extra
-from pgstrata.fleet.unpickling import refused_unpickling
+from pgstrata.fleet.calls import refused_unpickling
 from pgstrata.host.ssh import connect
 from pgstrata.spec.dask_cluster import DaskCluster, ssh_address
 from pgstrata.spec.hosts.targets import SshTarget, parse_target
@@ -22,7 +22,7 @@ from pgstrata.stack.undo import RemovePath
 if TYPE_CHECKING:
     from distributed import Security
 
-    from pgstrata.fleet.client import DataClient
+    from pgstrata.fleet.cluster_backend import DataClient
 
 CONNECT_S = 30.0
 LOOPBACK = "127.0.0.1"
@@ -66,7 +66,7 @@ def connected(cluster: DaskCluster) -> Iterator[DataClient]:
 @contextmanager
 def _running(cluster: DaskCluster) -> Iterator[DataClient]:
     """The scheduler of an address. PreflightError where it cannot be reached with these certificates."""
-    from pgstrata.fleet.client import DataClient
+    from pgstrata.fleet.cluster_backend import DataClient
 
     security = _certificates(Path(cluster.tls)) if cluster.tls else _configured()
     try:
@@ -137,7 +137,7 @@ def _local(cluster: DaskCluster) -> Iterator[DataClient]:
 
 def _client_of(started: Any) -> DataClient:
     """Return the client of a cluster whose scheduler is in this process."""
-    from pgstrata.fleet.client import DataClient
+    from pgstrata.fleet.cluster_backend import DataClient
 
     return DataClient(started.scheduler.external_address, security=started.security, loop=started.loop)
 

@@ -11,7 +11,7 @@ from typing import Any
 from distributed import Nanny, Scheduler, Worker
 from distributed.comm import CommClosedError
 
-from pgstrata.fleet.unpickling import own_pickle
+from pgstrata.fleet.calls import own_pickle
 
 INPROC = "inproc://"
 OF_WORKERS = frozenset(

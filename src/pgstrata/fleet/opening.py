@@ -37,7 +37,7 @@ from pgstrata.trial.scheduling import ScheduledHost
 from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors
 
 if TYPE_CHECKING:
-    from pgstrata.fleet.client import DataClient
+    from pgstrata.fleet.cluster_backend import DataClient
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def opened_cluster(
     """Every machine of the cluster with a session open. PreflightError, with nothing changed, when it cannot run."""
     refuse_own_files(campaign)
     with connected(parse_cluster(campaign.hosts[0])) as client:
-        from pgstrata.fleet.client import described_workers
+        from pgstrata.fleet.cluster_backend import described_workers
 
         with interruption.waiting():
             workers, here = described_workers(client), describe_here()

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from crashed import write_crash
 from pgstrata.cli.forecasting import RECORDING_S, power_cut_lines
 from pgstrata.cli.main import app
-from pgstrata.crash.opening import cut_power, missing_trials, untestable
 from pgstrata.crash.reduction import REDUCTION_S
+from pgstrata.crash.runner import cut_power, missing_trials, untestable
 from pgstrata.host import delivery
 from pgstrata.host.local import LocalHost
 from pgstrata.record.recorder import CampaignDirectory

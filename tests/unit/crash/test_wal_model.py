@@ -12,16 +12,6 @@ from pgstrata.analyze.crash import broke_promise, durability_found
 from pgstrata.analyze.findings import DurabilityFinding
 from pgstrata.crash.cluster_program import (
     SIZE,
-    disturbances,
-    failures_problem,
-    judge_failure,
-    judge_rejoin,
-    plan_cuts,
-    summarise_failures,
-    with_rejoined,
-)
-from pgstrata.crash.verdict import power_cut_nodes
-from pgstrata.crash.wal_model import (
     Cut,
     Entry,
     Loss,
@@ -29,11 +19,19 @@ from pgstrata.crash.wal_model import (
     TriedRejoin,
     all_lost,
     count_holders,
+    disturbances,
+    failures_problem,
     found_of,
+    judge_failure,
+    judge_rejoin,
     loss,
     parse_cuts,
+    plan_cuts,
     reckon,
+    summarise_failures,
+    with_rejoined,
 )
+from pgstrata.crash.verdict import power_cut_nodes
 from pgstrata.errors import TrialError
 from pgstrata.record.crash import (
     ClusterFound,

@@ -121,7 +121,7 @@ class OneWorker:
 )
 def test_a_firewall_and_a_worker_without_pgstrata_are_told(answer: object, said: str, hint: str) -> None:
     pytest.importorskip("distributed", reason="needs Dask: make setup")
-    from pgstrata.fleet.client import described_workers
+    from pgstrata.fleet.cluster_backend import described_workers
 
     client: Any = OneWorker(answer)
     with pytest.raises(PreflightError, match=said) as refused:

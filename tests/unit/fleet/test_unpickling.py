@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from pgstrata.fleet.unpickling import UnpicklingRefused, own_pickle, refused_unpickling
+from pgstrata.fleet.calls import UnpicklingRefused, own_pickle, refused_unpickling
 
 CALL = pickle.dumps(print)
 

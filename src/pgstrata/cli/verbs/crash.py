@@ -233,7 +233,7 @@ def _is_file(what: list[str]) -> bool:
 
 def _unfinished(campaign: Campaign, directory: CampaignDirectory, request: CrashRequest) -> tuple[Trial, ...]:
     """Return the trials that the folder lacks; UsageError if it has trials of another request."""
-    from pgstrata.crash.opening import crash_trials, same_request
+    from pgstrata.crash.runner import crash_trials, same_request
 
     finished = directory.data().crashes
     if not all(same_request(crash.found, campaign, request) for crash in finished):
@@ -257,7 +257,7 @@ def _run(
     """Run the trials; exit if a signal interrupts them: the same command resumes."""
     from pgstrata.cli.hosts import campaign_host
     from pgstrata.cli.progress import listening
-    from pgstrata.crash.opening import open_crash_runner
+    from pgstrata.crash.runner import open_crash_runner
     from pgstrata.trial.interruption import Interrupted, Interruption
 
     interruption = Interruption()
