@@ -24,6 +24,7 @@ from distributed.protocol.pickle import dumps
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.fleet import worker
 from pgstrata.fleet.calls import MOST_ERROR_BYTES, Datum, WorkerLost, WrongAnswer, call, name_of, result_of
+from pgstrata.fleet.clusters import first_line
 from pgstrata.fleet.messages import Described, describe_here
 from pgstrata.fleet.opening import Machine, check_versions
 from pgstrata.fleet.work import Backend, Piece, WorkersLost
@@ -85,12 +86,12 @@ def describe_workers(client: DataClient, addresses: Collection[str]) -> Mapping[
 def _described(address: str, answer: object) -> Described:
     if isinstance(answer, OSError):
         raise PreflightError(
-            f"worker {address} has found the scheduler, but does not answer it: {_first_line(answer)}",
+            f"worker {address} has found the scheduler, but does not answer it: {first_line(answer)}",
             hint="a firewall lets one direction through: the scheduler must reach the workers' ports, too",
         )
     if isinstance(answer, Exception):
         raise PreflightError(
-            f"worker {address} cannot run pgstrata: {_first_line(answer)}",
+            f"worker {address} cannot run pgstrata: {first_line(answer)}",
             hint="pip install 'pgstrata[dask]' of the same version there",
         )
     return parsed(Described, answer, f"worker {address}")
@@ -122,13 +123,9 @@ def ask_each(
         except PgstrataError as error:
             raise PreflightError(f"worker {name} cannot do it: {error.message}", hint=error.hint) from None
         except (WorkerLost, OSError, TypeError, RuntimeError) as error:
-            raise PreflightError(f"worker {name} cannot do it: {_first_line(error)}") from None
+            raise PreflightError(f"worker {name} cannot do it: {first_line(error)}") from None
         told[name] = str(result)
     return told
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 LONG_BYTES = 1 << 20

@@ -73,7 +73,7 @@ def _running(cluster: DaskCluster) -> Iterator[DataClient]:
         client = DataClient(str(cluster.address), security=security, timeout=CONNECT_S)
     except (OSError, TypeError, ValueError) as error:
         raise PreflightError(
-            f"the scheduler {cluster.address} cannot be reached: {_first_line(error)}",
+            f"the scheduler {cluster.address} cannot be reached: {first_line(error)}",
             hint="does it run, with TLS and a certificate of the same authority? does a firewall let this machine in?",
         ) from None
     with client:
@@ -182,7 +182,7 @@ def _ssh(cluster: DaskCluster) -> Iterator[DataClient]:
             )
         except Exception as error:  # asyncssh has many
             raise PreflightError(
-                f"the workers could not be started through ssh: {_first_line(error)}",
+                f"the workers could not be started through ssh: {first_line(error)}",
                 hint="does `ssh HOST python3 -m pgstrata.cli.main --version` work? python: names another one",
             ) from None
         opened.enter_context(started)
@@ -231,5 +231,6 @@ def _own_address(target: SshTarget) -> str:
         ) from None
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its name."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

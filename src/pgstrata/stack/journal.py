@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host, HostLost
+from pgstrata.stack.tuning.setting import boot_id
 from pgstrata.stack.undo import OURS, RemovePath, StopProcesses, Undo, is_ours
 from pgstrata.stack.undoing import parse_undo, run_undo
 
@@ -40,11 +41,6 @@ class Undone:
 def journal_directory(host: Host) -> str:
     """Return the folder of all journals of a host."""
     return f"{host.state_directory()}/journal"
-
-
-def boot_id(host: Host) -> str:
-    """Return an id that differs after every boot of the host."""
-    return host.read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 class Journal:

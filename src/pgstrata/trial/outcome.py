@@ -62,10 +62,17 @@ def _end(trials: Sequence[Turns], error: BaseException) -> None:
 
 def exclude_cut(directory: CampaignDirectory, trial: Trial, ended: Sequence[Trial]) -> TrialVerdict:
     """Records a trial that cannot stand beside those any more that have ended."""
-    planned = PlannedRecord(trial=trial, stack=directory.campaign.stack(trial.stack), steps=())
     reason = f"interrupted after {', '.join(t.stack for t in ended)} had ended, beside which it stood"
+    return record_without_run(directory, trial, "excluded", reason)
+
+
+def record_without_run(
+    directory: CampaignDirectory, trial: Trial, status: Literal["excluded", "unsupported"], reason: str, hint: str = ""
+) -> TrialVerdict:
+    """Records a trial of which no step was run."""
+    planned = PlannedRecord(trial=trial, stack=directory.campaign.stack(trial.stack), steps=())
     now = utc_now()
-    verdict = TrialVerdict(trial_id=trial.id, status="excluded", reason=reason, started=now, ended=now)
+    verdict = TrialVerdict(trial_id=trial.id, status=status, reason=reason, hint=hint, started=now, ended=now)
     directory.start_trial(trial, planned).finish(verdict)
     return verdict
 

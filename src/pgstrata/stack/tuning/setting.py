@@ -230,7 +230,8 @@ def _path(host: Host) -> str:
     return f"{host.state_directory()}/settings.jsonl"
 
 
-def _boot(host: Host) -> str:
+def boot_id(host: Host) -> str:
+    """Return an id that differs after every boot of the host."""
     return host.read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
@@ -238,7 +239,7 @@ def _read(host: Host) -> dict[str, _Group]:
     """Return what is held since this boot."""
     if host.status(_path(host)) is None:
         return {}
-    boot, groups = _boot(host), dict[str, _Group]()
+    boot, groups = boot_id(host), dict[str, _Group]()
     for line in host.read_text(_path(host)).split("\n"):
         entry = _parse(line)
         if entry.get("boot") != boot:
@@ -265,7 +266,7 @@ def _parse(line: str) -> dict[str, Any]:
 def _append(host: Host, lines: list[dict[str, object]]) -> None:
     """Begins with a line break, so that a line that was cut short spoils no other."""
     host.make_directory(host.state_directory())
-    boot = _boot(host)
+    boot = boot_id(host)
     host.append_text(_path(host), "\n" + "".join(f"{json.dumps({'boot': boot, **line})}\n" for line in lines))
 
 
