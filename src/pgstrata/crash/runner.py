@@ -41,12 +41,12 @@ from pgstrata.record.crash import FAILED, CrashRecord
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
-from pgstrata.spec.cluster_crash import (
+from pgstrata.spec.crash import (
     cluster_crash_campaign,
     cluster_power_campaign,
+    crash_campaign,
     untested,
 )
-from pgstrata.spec.crash import crash_campaign
 from pgstrata.spec.crash_request import BESIDE, STATES, CrashRequest
 from pgstrata.spec.expand import slug
 from pgstrata.spec.stack import Stack

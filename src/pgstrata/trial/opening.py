@@ -14,14 +14,14 @@ from typing import TypeVar
 from pgstrata.errors import PgstrataError, PreflightError, RecordError
 from pgstrata.host.facts.gather import gather
 from pgstrata.host.protocol import Host, HostLost
-from pgstrata.record.recorder import CampaignDirectory, utc_now
-from pgstrata.record.schema import PlannedRecord, TrialVerdict
+from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign, part_of_campaign
 from pgstrata.spec.expand import block_trials
 from pgstrata.stack.journal import clean, journal_directory
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import HostInterruption, Interruption
+from pgstrata.trial.outcome import record_without_run
 from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.survey.host_survey import Site, check_scratch
 from pgstrata.trial.survey.media_range import deliver_media, record_baseline, with_media_range
@@ -235,17 +235,7 @@ def record_unsupported(directory: CampaignDirectory, unsupported: Sequence[Unsup
         missing = why.get(trial.stack)
         if missing is None or trial.stack in known or trial.id in ran:
             continue
-        planned = PlannedRecord(trial=trial, stack=campaign.stack(trial.stack), steps=())
-        now = utc_now()
-        verdict = TrialVerdict(
-            trial_id=trial.id,
-            status="unsupported",
-            reason=missing.reason,
-            hint=missing.hint,
-            started=now,
-            ended=now,
-        )
-        directory.start_trial(trial, planned).finish(verdict)
+        record_without_run(directory, trial, "unsupported", missing.reason, missing.hint)
 
 
 @contextmanager
