@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from campaigning import environment, nothing_left, reachable, run_in_fork
-from pgstrata.host.base import LocalHost
 from pgstrata.host.capabilities import program_path
+from pgstrata.host.local import LocalHost
 from pgstrata.workload.tpcc_driver import TpccDriver
 
 DISK = Path(sys.executable).parent / "strata-disk"
