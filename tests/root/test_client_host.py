@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from campaigning import nothing_left, reachable, run, write_campaign
+from campaigning import clean, nothing_left, reachable, run, write_campaign
 from far_hosts import SSHD, FarHost, far_hosts
 from following import not_followed
 from pgstrata.host.capabilities import program_path
@@ -89,6 +89,20 @@ def test_sysbench_loads_and_runs_from_there(place: Path, loadgen: tuple[FarHost,
     assert read(place / "out").trials[0].cells[0].result.transactions > 10
     assert host.remains() == []
     nothing_left(place)
+
+
+def test_an_address_of_ipv6_and_a_kill_that_leaves_folders_there(place: Path, tmp_path: Path) -> None:
+    """The killed run is undone on the client's host by the journal there, and the next one ends well."""
+    with far_hosts(tmp_path / "far", ("loadgen",), 6) as (hosts, path):
+        host = hosts["loadgen"]
+        file = _campaign(place, f'"{host.target}"')
+        assert run(file, place, PATH=path, PGSTRATA_KILL_AFTER_STEP="12") == -9
+        assert host.remains() != []
+        assert clean(place) == 0, (place / "log.txt").read_text()
+        assert run(file, place, PATH=path) == 0, (place / "log.txt").read_text()
+        assert read(place / "out").trials[0].cells[0].result.transactions > 0
+        assert host.remains() == []
+        nothing_left(place)
 
 
 def test_a_program_that_its_host_lacks_is_named_before_anything_is_built(
