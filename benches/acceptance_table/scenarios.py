@@ -132,7 +132,7 @@ MODES = {
     "modes 2, quiet": 0.11,
     "modes 2": 0.08,
     "modes 4": 0.075,
-    "modes 2, 4 declared blocks": 0.06,
+    "modes 2, 4 declared blocks": 0.07,
     "modes 2, 10 declared blocks": 0.05,
     "modes 4, 10 declared blocks": 0.05,
 }
