@@ -36,6 +36,7 @@ TINY = {
     "bench_strata_disk.py": ["--seconds", "1"],
     "covariates.py": ["--runs", "4", "--seconds", "1"],
     "crash_controls.py": ["--only", "ext4@wal=*", "--lose", "4", "--hold", "4", "--transactions", "5"],
+    "planted_damage.py": ["--places", "1", "--only", "sequence"],
 }
 MISSED_ITS_BOUND = 1
 SHOWS_IN_ANY_SIZE = {"crash_controls.py"}

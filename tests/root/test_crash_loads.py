@@ -96,7 +96,7 @@ def test_the_conditions_of_tpcc_are_checked_in_each_state(tmp_path: Path) -> Non
         found, _ = crash(place, "ext4", "--script", "tpcc", "--states", "2", around=broken())
         nothing_left(place)
     assert (found["ext4"]["verdict"], found["ext4"]["corrupt"]) == ("corrupt", 2)
-    assert "the data of the load breaks condition 13 (7 rows)" in found["ext4"]["first_counterexample"]
+    assert "wrong: condition 13 (7)" in found["ext4"]["first_counterexample"]
 
 
 def test_a_declared_program_and_a_replay_run_beside_the_ledger(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from pgstrata.crash.job import CrashPlaces, asked_of_amcheck, base_backup, failover_job, rejoin_job
-from pgstrata.crash.ledger import Amchecked, LedgerSize, parse_answers, parse_ledger, plan_client, render_check
+from pgstrata.crash.job import CrashPlaces, asked_checks, base_backup, failover_job, rejoin_job
+from pgstrata.crash.ledger import Check, LedgerSize, parse_answers, parse_ledger, plan_client, render_check
 from pgstrata.crash.program import CrashContext, ledger_program
 from pgstrata.crash.verdict import Judged, Recovery, judge_state
 from pgstrata.errors import TrialError, parser_of
@@ -387,7 +387,7 @@ def render_cluster_job(setup: TrialSetup, request: CrashRequest) -> str:
         "rejoin": {"program": CrashPlaces.of(setup).rejoin, "job": rejoin_job(setup, request.rejoin)}
         if request.rejoin
         else None,
-        "check": render_check(asked_of_amcheck(setup)),
+        "check": render_check(asked_checks(setup)),
         "timeout_s": FAILURE_TIMEOUT_S,
         "nodes": [
             {"name": name, "data": one.layout.data_directory, "wal": one.layout.wal_directory}
@@ -439,7 +439,7 @@ def _fail(context: ClusterContext) -> None:
         raise TrialError(f"the failures could not be carried out: {errors.strip()[-1000:]}")
     cuts, entries = parse_cuts(told)
     disturbed = {cut.number: cut.disturbance for cut in _cuts_of(setup, request)}
-    checked = asked_of_amcheck(setup)
+    checked = asked_checks(setup)
     for cut in cuts:
         for number, tried in enumerate(cut.failures, 1):
             record = judge_failure(cut, entries, tried, f"{cut.number}.{number}", disturbed[cut.number], checked)
@@ -452,10 +452,10 @@ def _fail(context: ClusterContext) -> None:
 
 
 def judge_failure(
-    cut: Cut, entries: Sequence[Entry], tried: Tried, id_: str, disturbance: str, checked: Sequence[Amchecked]
+    cut: Cut, entries: Sequence[Entry], tried: Tried, id_: str, disturbance: str, checked: Sequence[Check]
 ) -> FailureRecord:
     """Judges a failure. The result must agree with the WAL of the node; a mismatch means that one of them was misread.
-    `checked` are the amcheck queries."""
+    `checked` are the checks."""
     answers = parse_answers(tried.stdout, tried.stderr)
     judged = judge_state(Recovery(0, "", tried.server, answers, tried.problem), cut.acknowledged, SIZE, checked)
     reckoned = loss(cut, entries, tried.position)
@@ -479,7 +479,7 @@ def judge_failure(
 
 
 def judge_rejoin(
-    cut: Cut, entries: Sequence[Entry], tried: Tried, rejoin: TriedRejoin, how: Rejoin, checked: Sequence[Amchecked]
+    cut: Cut, entries: Sequence[Entry], tried: Tried, rejoin: TriedRejoin, how: Rejoin, checked: Sequence[Check]
 ) -> Rejoined:
     """Judges whether the lost primary has the promoted node's data after following it, and what it gave up."""
     verdict: StateVerdict = "held"

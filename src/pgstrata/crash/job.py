@@ -16,7 +16,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from pgstrata.crash.ledger import AMCHECK, BEGIN, END, LAST_ANSWER, Amchecked, LedgerSize, amchecked, render_check
+from pgstrata.crash.ledger import (
+    AMCHECK,
+    BEGIN,
+    END,
+    LAST_ANSWER,
+    VISIBILITY,
+    Check,
+    LedgerSize,
+    checks_of,
+    render_check,
+)
 from pgstrata.crash.script import SCRIPTS, Script
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command, marked
@@ -210,7 +220,7 @@ def plan_recovery(
     """The server by itself, which recovers and then reads its statements from standard input. It does not wait for the
     disk, unless its writes are `recorded`. For a cluster, the server that continues among those that are not `gone`."""
     server = setup.server
-    check = render_check(asked_of_amcheck(setup, deep=deep), script, setup.driver.state_conditions)
+    check = render_check(asked_checks(setup, deep=deep), script, setup.driver.state_conditions)
     if setup.stack.topology is not None:
         job = render_failover(setup, gone)
         argv = ("python3", "-I", CrashPlaces.of(setup).failover, job)
@@ -284,9 +294,14 @@ def has_amcheck(setup: TrialSetup) -> bool:
     return AMCHECK in setup.server.installation.contrib
 
 
-def asked_of_amcheck(setup: TrialSetup, *, deep: bool = False) -> tuple[Amchecked, ...]:
-    """The amcheck queries in each state; their answers are needed for the verdict."""
-    return amchecked(amcheck=has_amcheck(setup), major=setup.server.installation.major, deep=deep)
+def extensions_of(setup: TrialSetup) -> tuple[str, ...]:
+    """The extensions for checks that the server has."""
+    return tuple(name for name in (AMCHECK, VISIBILITY) if name in setup.server.installation.contrib)
+
+
+def asked_checks(setup: TrialSetup, *, deep: bool = False) -> tuple[Check, ...]:
+    """The checks in each state; their answers are needed for the verdict."""
+    return checks_of(extensions_of(setup), major=setup.server.installation.major, deep=deep)
 
 
 def plan_checksums(setup: TrialSetup) -> tuple[Command, ...]:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pgstrata.crash.kinds import RELATIONS
 from pgstrata.crash.script import LEDGER, Script
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command, marked
@@ -48,13 +50,14 @@ class LedgerSize:
     """Time over which a session spreads its transactions, beside a load; 0 without one."""
 
 
-AMCHECK = "amcheck"
+AMCHECK, VISIBILITY = "amcheck", "pg_visibility"
+"""Extensions that check relations, where the tree has them."""
 
 
-def render_schema(size: LedgerSize, *, amcheck: bool) -> str:
+def render_schema(size: LedgerSize, extensions: Collection[str]) -> str:
     """Tables and accounts."""
-    extension = f"CREATE EXTENSION {AMCHECK};\n" if amcheck else ""
-    return f"{size.script.schema.format(accounts=size.accounts)}{extension}CHECKPOINT;\n"
+    create = "".join(f"CREATE EXTENSION {name};\n" for name in extensions)
+    return f"{size.script.schema.format(accounts=size.accounts)}{create}CHECKPOINT;\n"
 
 
 def plan_client(control: str, server: Server, size: LedgerSize, seed: int, fault: str = "") -> Command:
@@ -148,39 +151,46 @@ def lost_time_s(marks: Sequence[Mark], entries: Mapping[int, int], cut: int) -> 
 # ---------------------------------------------------------------- what is there
 
 
-_BY_HEAP = "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;"
+_BY_HEAP = "SET jit = off; SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;"
 _BY_INDEX = (
     "SET enable_indexscan = on; SET enable_indexonlyscan = on; SET enable_bitmapscan = on; SET enable_seqscan = off;"
 )
+"""Disabled scans count as expensive queries, each of which the server would compile."""
 _END = "SELECT 'reached' AS end;"
 LAST_ANSWER = 'end = "reached"'
 """Last answer as a single-user server prints it."""
 HEAPS_SINCE = 14
 """The first major with verify_heapam."""
-Amchecked = Literal["indexes", "heaps", "parents", "catalogs"]
-"""An amcheck query, with the name of its answer."""
-_COUNTED: tuple[Amchecked, ...] = ("heaps", "catalogs")
-"""Queries that count damaged places."""
+Check = Literal["indexes", "heaps", "parents", "relations", "visibility", "objects"]
+"""A check beyond the ledger's own rows, with the name of its answer."""
+_OF_INDEXES: tuple[Check, ...] = ("indexes", "parents")
+"""Checks that answer the number of indexes; the others answer numbers of what is wrong, by its name."""
 
 
-def amchecked(*, amcheck: bool, major: int, deep: bool = False) -> tuple[Amchecked, ...]:
-    """The amcheck queries for a server of this major version, if available; `deep` adds a check that the pages of an
-    index agree with those above and next to them, and one of every relation of the database and its file."""
-    if not amcheck:
-        return ()
-    heaps: tuple[Amchecked, ...] = ("heaps",) if major >= HEAPS_SINCE else ()
-    everything: tuple[Amchecked, ...] = ("catalogs",) if heaps else ()
-    return ("indexes", *heaps, "parents", *everything) if deep else ("indexes", *heaps)
+def checks_of(extensions: Collection[str], *, major: int, deep: bool = False) -> tuple[Check, ...]:
+    """The checks by a server of this major version with these extensions; `deep` adds that the pages of an index agree
+    with those above and next to them, and every relation of the database, visibility map, and object of the script."""
+    has_heaps = AMCHECK in extensions and major >= HEAPS_SINCE
+    wanted: tuple[tuple[Check, bool], ...] = (
+        ("indexes", AMCHECK in extensions),
+        ("heaps", has_heaps),
+        ("parents", AMCHECK in extensions and deep),
+        ("relations", has_heaps and deep),
+        ("visibility", VISIBILITY in extensions and deep),
+        ("objects", deep),
+    )
+    return tuple(check for check, is_wanted in wanted if is_wanted)
 
 
-def render_check(asked: Sequence[Amchecked], script: Script = LEDGER, conditions: str = "") -> str:
+def render_check(asked: Sequence[Check], script: Script = LEDGER, conditions: str = "") -> str:
     """Statements for a single-user server, one a line. The last one confirms that all of them were reached.
 
     `conditions` is a query of a load for its conditions, each with the number of rows that break it."""
-    sessions, of_amcheck = _render_sessions(script), _render_amcheck(script)
+    sessions, checks = _render_sessions(script), _render_checks(script)
     parts = (
-        _BY_HEAP, sessions, script.balances, _BY_INDEX, script.indexed, *(of_amcheck[one] for one in asked),
-        f"RESET ALL; SELECT json_object_agg(condition, broken)::text AS conditions FROM ({conditions}) c;"
+        _BY_HEAP, sessions, script.balances, _BY_INDEX, script.indexed, *(checks[one] for one in asked),
+        "RESET ALL; SELECT coalesce(json_object_agg('condition ' || condition, broken), '{}')::text AS conditions"
+        f" FROM ({conditions}) c;"
         if conditions
         else "",
         _END,
@@ -197,27 +207,39 @@ FROM (SELECT session, count(*) AS entries, min(number) AS low, max(number) AS hi
 """
 
 
-def _render_amcheck(script: Script) -> Mapping[Amchecked, str]:
+def _render_checks(script: Script) -> Mapping[Check, str]:
     tables = ", ".join(f"'{table}'::regclass" for table in script.tables)
     heaps = " + ".join(f"(SELECT count(*) FROM verify_heapam('{table}'))" for table in script.tables)
     of_tables = f"FROM pg_index WHERE indrelid IN ({tables});"
     return {
         "indexes": f"SELECT count(bt_index_check(indexrelid, true))::text AS indexes {of_tables}",
-        "heaps": f"SELECT {heaps} || '' AS heaps;",
+        "heaps": _render_counts("heaps", {_DAMAGED: f"SELECT {heaps}"}),
         "parents": f"SELECT count(bt_index_parent_check(indexrelid, true, true))::text AS parents {of_tables}",
-        "catalogs": _CATALOGS,
+        "relations": _render_counts("relations", {_DAMAGED: _EVERY_RELATION}),
+        "visibility": _render_counts("visibility", {"wrong bits of visibility maps": _VISIBILITY_MAPS}),
+        "objects": _render_counts("objects", {**RELATIONS, **script.kinds}),
     }
 
 
-_CATALOGS = """
+def _render_counts(check: Check, queries: Mapping[str, str]) -> str:
+    """One answer with the number of each query."""
+    counts = ", ".join(f"'{name}', ({query})" for name, query in queries.items())
+    return f"SELECT json_build_object({counts})::text AS {check};"
+
+
+_DAMAGED = "damaged places in tables"
+_EVERY_RELATION = """
 SELECT (SELECT 0 * count(bt_index_parent_check(indexrelid, true, true))
         FROM pg_index JOIN pg_class c ON c.oid = indexrelid JOIN pg_am a ON a.oid = relam
         WHERE amname = 'btree' AND indisvalid AND relpersistence = 'p')
      + (SELECT count(*) FROM pg_class, verify_heapam(oid) WHERE relkind IN ('r', 'm', 't'))
-     + (SELECT count(*) FROM pg_class, pg_relation_filepath(oid) path
-        WHERE path IS NOT NULL AND (pg_stat_file(path, true)).size IS NULL) || '' AS catalogs;
 """
-"""Damaged places of all tables and btrees of the database, with catalogs and TOAST, and relations without a file."""
+"""Damaged places of all tables and btrees of the database, with catalogs and TOAST."""
+_VISIBILITY_MAPS = """
+SELECT (SELECT count(*) FROM pg_class, pg_check_visible(oid) WHERE relkind IN ('r', 'm', 't'))
+     + (SELECT count(*) FROM pg_class, pg_check_frozen(oid) WHERE relkind IN ('r', 'm', 't'))
+"""
+"""Rows on pages that are marked as visible to all, or frozen, and are not."""
 _VALUE = re.compile(r'\t 1: (\w+) = "(.*)"\t\(typeid')
 
 
@@ -265,21 +287,24 @@ class Ledger:
     """Entries, if they are indexed, and accounts, as counted through their indexes."""
     checked_indexes: tuple[int, ...]
     """Number of indexes checked by bt_index_check and bt_index_parent_check, if requested."""
-    damaged: int
-    """Findings of verify_heapam, and relations without a file."""
+    wrong: Mapping[str, int]
+    """Numbers of wrong things by name, as the other checks and the conditions of a load counted them."""
 
 
 @parser_of("postgres --single")
-def parse_ledger(answers: Answers, asked: Sequence[Amchecked] = ()) -> Ledger:
-    """Parses the ledger. Raises KeyError if a part of it, or of the amcheck queries, was not answered."""
+def parse_ledger(answers: Answers, asked: Sequence[Check] = ()) -> Ledger:
+    """Parses the ledger. Raises KeyError if a part of it, or of the checks, was not answered."""
     rows = [SessionEntries(*map(int, row)) for row in json.loads(answers.values["sessions"])]
     accounts, total, differing = json.loads(answers.values["balances"])
+    wrong: Counter[str] = Counter()
+    for text in (*(answers.values[one] for one in asked if one not in _OF_INDEXES), answers.values.get("conditions")):
+        wrong.update({name: int(count) for name, count in json.loads(text or "{}").items()})
     return Ledger(
         sessions={row.session: row for row in rows},
         accounts=int(accounts),
         total=int(total),
         differing=int(differing),
         indexed=tuple(map(int, json.loads(answers.values["indexed"]))),
-        checked_indexes=tuple(int(answers.values[one]) for one in asked if one not in _COUNTED),
-        damaged=sum(int(answers.values[one]) for one in asked if one in _COUNTED),
+        checked_indexes=tuple(int(answers.values[one]) for one in asked if one in _OF_INDEXES),
+        wrong={name: count for name, count in wrong.items() if count},
     )

@@ -33,6 +33,11 @@ MOST_EXTENTS = 500
 MOST_SEGMENTS = 200
 CHECKPOINT, RECORDING = "checkpoint", "recording"
 """Marks after a checkpoint, and before a recording."""
+EVERY = 10
+"""Transactions of a session for each one with a row of `ledger.kind`, which has objects of every kind. In turn, that
+one opens a prepared transaction, and commits the one opened before."""
+PAYLOAD = 100
+"""Digests of 32 bytes in a value that is stored outside its row, and in a large object."""
 OFTENER = 5
 """Checkpoints of a later recording for each one of the first."""
 
@@ -120,14 +125,30 @@ class Session:
 
 def transfer(session: int, number: int, accounts: int, lot: random.Random) -> str:
     """An entry and the two balances that it moves. Rows are locked in one order, so nobody deadlocks."""
+    before, within = objects(session, number) if number % EVERY == 0 else ("", "")
     first, second = sorted(lot.sample(range(accounts), 2))
     amount = lot.randint(-1000, 1000)
     return (
-        "BEGIN;"
+        f"{before}BEGIN;"
         f"INSERT INTO ledger.entry VALUES ({session}, {number}, {first}, {second}, {amount});"
         f"UPDATE ledger.account SET balance = balance - {amount} WHERE id = {first};"
         f"UPDATE ledger.account SET balance = balance + {amount} WHERE id = {second};"
-        "COMMIT"
+        f"{within}COMMIT"
+    )
+
+
+def objects(session: int, number: int) -> tuple[str, str]:
+    """A query before an entry's transaction that opens or commits a prepared one, and statements within it: a row of
+    `ledger.kind` with a value stored outside it and a large object, and a new value of the sequence for the row before.
+    """
+    opened, key = f"'ledger {session} {number - EVERY}'", f"'{session} {number}'"
+    opening = f"BEGIN;INSERT INTO ledger.prepared VALUES ({session}, {number});PREPARE TRANSACTION"
+    before = f"COMMIT PREPARED {opened}" if number % (2 * EVERY) == 0 else f"{opening} 'ledger {session} {number}'"
+    return f"{before}\n", (
+        f"INSERT INTO ledger.kind SELECT {number * 1000 + session}, nextval('ledger.turn'), {key}, {key},"
+        f" ARRAY['{session}', {key}], point({session}, {number}), content, lo_from_bytea(0, content::bytea)"
+        f" FROM (SELECT repeat(md5({key}), {PAYLOAD}) AS content) c;"
+        f"UPDATE ledger.kind SET turn = nextval('ledger.turn') WHERE id = {(number - EVERY) * 1000 + session};"
     )
 
 

@@ -21,12 +21,12 @@ from pgstrata.crash.job import (
     Portion,
     Seen,
     WorkerOutput,
-    asked_of_amcheck,
+    asked_checks,
     base_backup,
     describe_states,
+    extensions_of,
     failover_steps,
     fitting_workers,
-    has_amcheck,
     ledger_size,
     look,
     plan_stages,
@@ -199,7 +199,7 @@ def ledger_steps(setup: TrialSetup, size: LedgerSize) -> tuple[Step, ...]:
     settings = tuple(f"{name} = {value}" for name, value in setup.site.settings_of(setup.stack).items())
     mount_points = [volume.mount_point for volume in setup.plan.volumes]
     write_back = (command for stage in plan_stages(setup.plan.volumes) for command in stage.write_back)
-    schema = server.plan_execute(render_schema(size, amcheck=has_amcheck(setup)))
+    schema = server.plan_execute(render_schema(size, extensions_of(setup)))
     return (
         Step("initdb", server.planned(*server.plan_init(postgres.data_checksums, postgres.initdb)), act=_initdb),
         Step(
@@ -441,7 +441,7 @@ def judged(context: CrashContext, cut: int, seen: Seen) -> Judged:
     answers = parse_answers(seen.stdout, seen.stderr)
     examined = tuple(Examination(*one) for one in seen.examined)
     recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem, examined, seen.mended)
-    asked = asked_of_amcheck(context.setup, deep=seen.deep)
+    asked = asked_checks(context.setup, deep=seen.deep)
     return judge_state(recovery, acknowledged_by(context.marks, cut), context.size, asked)
 
 

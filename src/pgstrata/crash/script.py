@@ -8,8 +8,9 @@ The statements that are sent are the client's (`ledger_client.TRANSACTIONS`); he
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from pgstrata.crash.kinds import KINDS, SCHEMA
 from pgstrata.crash.ledger_client import BRANCHES, TELLERS
 from pgstrata.spec.crash_request import BESIDE, SHOWN, ScriptName
 
@@ -38,6 +39,8 @@ class Script:
     entries_indexed: bool = True
     holders_beside: int = 0
     """Rows with balances other than accounts."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """Checks of other objects: what is wrong, and a query for its number."""
 
     @property
     def shown(self) -> str:
@@ -47,15 +50,15 @@ class Script:
 
 LEDGER = Script(
     name="ledger",
-    schema="""
+    schema=f"""
 CREATE SCHEMA ledger;
 CREATE TABLE ledger.account (id int PRIMARY KEY, balance bigint NOT NULL, filler char(200) NOT NULL);
 CREATE TABLE ledger.entry (
     session int, number int, source int NOT NULL, target int NOT NULL, amount bigint NOT NULL,
     PRIMARY KEY (session, number)
 );
-INSERT INTO ledger.account SELECT i - 1, 0, '' FROM generate_series(1, {accounts}) i;
-""",
+INSERT INTO ledger.account SELECT i - 1, 0, '' FROM generate_series(1, {{accounts}}) i;
+{SCHEMA}""",
     tables=("ledger.entry", "ledger.account"),
     indexes=2,
     numbered="SELECT session, number FROM ledger.entry",
@@ -73,6 +76,7 @@ SELECT json_build_array((SELECT count(*) FROM ledger.entry WHERE session >= 0),
 """,
     entries="entries",
     holders="accounts",
+    kinds=KINDS,
 )
 
 TPCB_LIKE = Script(

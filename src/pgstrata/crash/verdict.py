@@ -8,14 +8,13 @@ not finish, which says nothing about the stack.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pgstrata.crash.ledger import Amchecked, Answers, Ledger, LedgerSize, parse_ledger
-from pgstrata.errors import NotUnderstood, parser_of
+from pgstrata.crash.ledger import Answers, Check, Ledger, LedgerSize, parse_ledger
+from pgstrata.errors import NotUnderstood
 from pgstrata.record.crash import FAILED, CrashRecord, PowerCutNodes, StateRecord, StateVerdict
 from pgstrata.spec.crash import nodes_in_memory
 from pgstrata.spec.crash_request import MANY_VOLATILE
@@ -87,9 +86,9 @@ class Recovery:
 
 
 def judge_state(
-    recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize, asked: Sequence[Amchecked]
+    recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize, asked: Sequence[Check]
 ) -> Judged:
-    """`acknowledged` is the last acknowledged entry of each session, `asked` are the amcheck queries."""
+    """`acknowledged` is the last acknowledged entry of each session, `asked` are the checks."""
     everything = sum(acknowledged.values())
     if recovery.problem:
         return Judged("unknown", recovery.problem)
@@ -113,7 +112,7 @@ def judge_state(
 
 
 def _judge_server(
-    recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize, asked: Sequence[Amchecked]
+    recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize, asked: Sequence[Check]
 ) -> Judged:
     """Judges the server's output on mounted filesystems."""
     everything = sum(acknowledged.values())
@@ -132,19 +131,10 @@ def _judge_server(
     if recovery.server != 0 or not recovery.answers.complete:
         return Judged("unknown", f"the server ended with {recovery.server} before everything was looked at")
     try:
-        ledger, broken = parse_ledger(recovery.answers, asked), _broken_conditions(recovery.answers)
+        ledger = parse_ledger(recovery.answers, asked)
     except NotUnderstood as error:
         return Judged("unknown", error.message)
-    found = judge_ledger(ledger, acknowledged, size)
-    return replace(found, verdict="corrupt", reason=broken) if broken and found.verdict != "corrupt" else found
-
-
-@parser_of("postgres --single")
-def _broken_conditions(answers: Answers) -> str:
-    """A sentence on the conditions of a load that do not hold; empty if all do, or none was asked."""
-    counts = json.loads(answers.values.get("conditions", "{}"))
-    broken = [f"condition {name} ({count} rows)" for name, count in counts.items() if count]
-    return f"the data of the load breaks {', '.join(broken)}" if broken else ""
+    return judge_ledger(ledger, acknowledged, size)
 
 
 def _message(line: str) -> str:
@@ -187,8 +177,8 @@ def _damage(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -
         yield f"tables have {there}, their indexes {ledger.indexed}"
     if any(count != script.indexes for count in ledger.checked_indexes):
         yield f"the catalog has {min(ledger.checked_indexes)} of the {script.indexes} indexes"
-    if ledger.damaged:
-        yield f"{ledger.damaged} damaged places in tables, or relations without a file"
+    if ledger.wrong:
+        yield f"wrong: {', '.join(f'{name} ({count})' for name, count in ledger.wrong.items())}"
 
 
 def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:

@@ -26,9 +26,9 @@ ARCHIVE_BYTES = 1 << 30
 """Size of a recorded disk for the archive and its base backup."""
 LOAD_ROOM, DUMP_RATIO = 3, 8
 """Bytes of a disk for each byte of a load's data, and of data for each byte of a dump."""
-SETTINGS = {"shared_buffers": "1MB", "max_wal_size": "64MB"}
+SETTINGS = {"shared_buffers": "1MB", "max_wal_size": "64MB", "max_prepared_transactions": "16"}
 """Defaults below the stack's own settings: few buffers, so that pages are written while transactions run; a small
-disk."""
+disk; the ledger's prepared transactions."""
 CLUSTER_SETTINGS = {**SETTINGS, "wal_keep_size": "32MB"}
 """The same for lost nodes: little WAL, all of it kept between two moments."""
 OF_SMALL_SEGMENTS = {"min_wal_size": "8MB"}

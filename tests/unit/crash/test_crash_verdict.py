@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from pgstrata.crash.ledger import (
+    AMCHECK,
+    VISIBILITY,
     Answers,
     LedgerSize,
     Mark,
     acknowledged_by,
-    amchecked,
+    checks_of,
     count_flushes,
     lost_time_s,
     parse_answers,
@@ -32,12 +34,14 @@ GOOD = {
     "balances": "[10, 0, 0]",
     "indexed": "[8, 10]",
     "indexes": "2",
-    "heaps": "0",
-    "catalogs": "0",
+    "heaps": '{"damaged places in tables": 0}',
+    "relations": '{"damaged places in tables": 0}',
+    "visibility": '{"wrong bits of visibility maps": 0}',
+    "objects": '{"large objects": 0}',
     "end": "reached",
 }
 ACKNOWLEDGED = {0: 5, 1: 2}
-EVERYTHING = amchecked(amcheck=True, major=15)
+EVERYTHING = checks_of((AMCHECK, VISIBILITY), major=15)
 
 
 def recovered(errors: tuple[str, ...] = (), **changed: str) -> Recovery:
@@ -65,7 +69,7 @@ def test_everything_that_was_acknowledged_and_one_more_holds() -> None:
         ({"balances": "[10, 0, 2]"}, "corrupt", 0, "balances"),
         ({"balances": "[9, 0, 0]", "indexed": "[8, 9]"}, "corrupt", 0, "9 accounts"),
         ({"indexed": "[7, 10]"}, "corrupt", 0, "indexes"),
-        ({"heaps": "1"}, "corrupt", 0, "1 damaged places"),
+        ({"heaps": '{"damaged places in tables": 1}'}, "corrupt", 0, "wrong: damaged places in tables (1)"),
         ({"indexes": "1"}, "corrupt", 0, "1 of the 2 indexes"),
         ({"sessions": "nonsense"}, "unknown", 0, "not understood"),
         ({"end": ""}, "unknown", 0, "before everything"),
@@ -133,12 +137,12 @@ def test_an_answer_of_amcheck_that_is_missing_is_unknown_where_it_was_asked(left
     answers = Answers({name: value for name, value in GOOD.items() if name != left_out}, ())
     recovery = replace(recovered(), answers=answers)
     assert judged(recovery).verdict == "unknown"
-    assert judge_state(recovery, ACKNOWLEDGED, SIZE, amchecked(amcheck=False, major=15)).verdict == "held"
-    old = judge_state(recovery, ACKNOWLEDGED, SIZE, amchecked(amcheck=True, major=13))
+    assert judge_state(recovery, ACKNOWLEDGED, SIZE, checks_of((), major=15)).verdict == "held"
+    old = judge_state(recovery, ACKNOWLEDGED, SIZE, checks_of((AMCHECK,), major=13))
     assert old.verdict == ("held" if left_out == "heaps" else "unknown")
 
 
-DEEP = amchecked(amcheck=True, major=15, deep=True)
+DEEP = checks_of((AMCHECK, VISIBILITY), major=15, deep=True)
 
 
 @pytest.mark.parametrize(
@@ -167,6 +171,29 @@ def test_the_check_of_parents_is_needed_where_it_was_asked() -> None:
     assert judge_state(recovered(), ACKNOWLEDGED, SIZE, DEEP).verdict == "unknown"
     assert judge_state(recovered(parents="1"), ACKNOWLEDGED, SIZE, DEEP).verdict == "corrupt"
     assert "bt_index_parent_check" in render_check(DEEP)
+
+
+def test_wrong_objects_are_named_and_counted_where_they_were_asked_for() -> None:
+    """As are places in tables that both looks count."""
+    wrong = recovered(
+        parents="2",
+        heaps='{"damaged places in tables": 1}',
+        relations='{"damaged places in tables": 2}',
+        objects='{"large objects": 4, "relations without a file": 0}',
+    )
+    found = judge_state(wrong, ACKNOWLEDGED, SIZE, DEEP)
+    assert (found.verdict, found.reason) == ("corrupt", "wrong: damaged places in tables (3), large objects (4)")
+    assert judge_state(recovered(parents="2"), ACKNOWLEDGED, SIZE, DEEP) == Judged("held")
+    without = Answers({name: value for name, value in GOOD.items() if name != "objects"} | {"parents": "2"}, ())
+    assert judge_state(replace(recovered(), answers=without), ACKNOWLEDGED, SIZE, DEEP).verdict == "unknown"
+
+
+def test_objects_are_checked_without_any_extension() -> None:
+    assert checks_of((), major=13, deep=True) == ("objects",)
+    (line,) = (line for line in render_check(("objects",)).splitlines() if line.endswith("AS objects;"))
+    assert all(f"'{name}', (" in line for name in ("relations without a file", *LEDGER.kinds))
+    (line,) = (line for line in render_check(("objects",), TPCB_LIKE).splitlines() if line.endswith("AS objects;"))
+    assert "ledger" not in line
 
 
 def state(verdict: StateVerdict, lost: int = 0) -> StateRecord:
@@ -291,8 +318,8 @@ def test_every_statement_of_a_check_is_one_line_and_amcheck_is_asked_where_it_is
     with_all = render_check(EVERYTHING)
     assert all(line.endswith(";") for line in with_all.splitlines())
     assert ("bt_index_check" in with_all, "verify_heapam" in with_all) == (True, True)
-    assert "verify_heapam" not in render_check(amchecked(amcheck=True, major=13))
-    assert "bt_index_check" not in render_check(amchecked(amcheck=False, major=18))
+    assert "verify_heapam" not in render_check(checks_of((AMCHECK,), major=13))
+    assert "bt_index_check" not in render_check(checks_of((), major=18))
 
 
 @pytest.mark.parametrize(
@@ -359,7 +386,7 @@ def test_tables_of_pgbench_that_are_not_there_are_a_total_loss() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=lambda script: script.name)
 def test_all_tables_of_a_script_are_made_and_looked_at(script: Script) -> None:
-    schema = render_schema(LedgerSize(accounts=10, script=script), amcheck=False)
+    schema = render_schema(LedgerSize(accounts=10, script=script), ())
     check = render_check(DEEP, script)
     assert all(line.endswith(";") for line in check.splitlines())
     assert schema.count("PRIMARY KEY") == script.indexes
@@ -369,7 +396,7 @@ def test_all_tables_of_a_script_are_made_and_looked_at(script: Script) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "verdict"), [('{ "1" : 0, "2" : 0 }', "held"), ('{ "1" : 0, "12" : 3 }', "corrupt")]
+    ("counts", "verdict"), [('{ "condition 1" : 0 }', "held"), ('{ "condition 1" : 0, "condition 12" : 3 }', "corrupt")]
 )
 def test_conditions_of_a_load_are_part_of_the_verdict(counts: str, verdict: str) -> None:
     values = {
@@ -381,7 +408,7 @@ def test_conditions_of_a_load_are_part_of_the_verdict(counts: str, verdict: str)
     }
     found = judge_state(Recovery(0, server=0, answers=Answers(values, ())), {}, LedgerSize(), ())
     assert found.verdict == verdict
-    assert ("condition 12 (3 rows)" in found.reason) == (verdict == "corrupt")
+    assert ("wrong: condition 12 (3)" in found.reason) == (verdict == "corrupt")
 
 
 def test_the_conditions_of_tpcc_are_one_line_of_a_single_user_server() -> None:

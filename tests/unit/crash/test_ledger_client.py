@@ -16,6 +16,7 @@ import pytest
 
 from pgstrata.crash.ledger_client import (
     BRANCHES,
+    EVERY,
     TELLERS,
     Disk,
     Session,
@@ -170,3 +171,16 @@ def test_transactions_move_one_amount_between_two_accounts_and_are_the_same_agai
     assert source < target
     assert f"balance - {amount} WHERE id = {source}" in statements[2]
     assert f"balance + {amount} WHERE id = {target}" in statements[3]
+
+
+def test_a_prepared_transaction_is_committed_after_the_transactions_that_it_was_open_for() -> None:
+    texts = {number: transfer(3, number, 100, random.Random(1)) for number in range(1, 4 * EVERY)}
+    before = {number: text.splitlines()[0] for number, text in texts.items() if "\n" in text}
+    assert list(before) == [EVERY, 2 * EVERY, 3 * EVERY]
+    assert before[EVERY].endswith(f"PREPARE TRANSACTION 'ledger 3 {EVERY}'")
+    assert before[2 * EVERY] == f"COMMIT PREPARED 'ledger 3 {EVERY}'"
+    assert all(
+        text.splitlines()[-1].startswith("BEGIN;INSERT INTO ledger.entry VALUES (3, ") for text in texts.values()
+    )
+    assert all(text.endswith(";COMMIT") for text in texts.values())
+    assert {number for number, text in texts.items() if "INSERT INTO ledger.kind" in text} == set(before)

@@ -58,7 +58,7 @@ def test_a_program_whose_time_is_up_has_no_exit_code() -> None:
 
 @pytest.mark.parametrize("amcheck", [True, False])
 def test_the_last_answer_is_that_of_the_last_statement(amcheck: bool) -> None:
-    last = render_check(ledger.amchecked(amcheck=amcheck, major=18)).splitlines()[-1]
+    last = render_check(ledger.checks_of((ledger.AMCHECK,) if amcheck else (), major=18)).splitlines()[-1]
     assert last == ledger._END
     printed = f"\t 1: {LAST_ANSWER}\t(typeid = 25, len = -1, typmod = -1, byval = f)\n"
     assert parse_answers(printed, "").complete
