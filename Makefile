@@ -82,8 +82,8 @@ test: $(STAMP) $(CRATES) ## the fast and the root tests
 	@$(BIN)/pytest $(SPREAD_WIDE) $(AGAIN) -m "not every_stack and not slow" tests/root tests/unit tests/golden tests/contract
 
 .PHONY: test-slow
-test-slow: $(STAMP) $(CRATES) ## simulated campaigns, large reports; some minutes
-	@$(BIN)/pytest $(SPREAD) $(AGAIN) -m slow tests/unit tests/contract
+test-slow: $(STAMP) $(DISK) ## simulated campaigns, large reports, planted damage, as root; some minutes
+	@$(BIN)/pytest $(SPREAD) $(AGAIN) -m slow tests/unit tests/contract tests/root
 
 .PHONY: test-browser
 test-browser: $(STAMP) $(CRATES) ## the page and the live view in Chromium, as root

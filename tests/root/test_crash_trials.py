@@ -193,7 +193,7 @@ def test_a_medium_that_keeps_its_cache_needs_no_flush(tmp_path: Path) -> None:
 def test_a_filesystem_without_a_journal_is_repaired_before_it_is_looked_at(tmp_path: Path) -> None:
     """By `e2fsck -p`, or by hand where that gives up: what is there then is not told as lost."""
     with reachable(tmp_path) as place:
-        found = crash(place, "ext4:nojournal", "--states", "120", "--transactions", "200", "--minimise", "0")[
+        found = crash(place, "ext4:nojournal", "--states", "60", "--transactions", "1000", "--minimise", "0")[
             "ext4:nojournal"
         ]
         nothing_left(place)

@@ -16,6 +16,7 @@ EXPLAINED = {"hash, no values", "BRIN, no values", "SP-GiST, no values"}
 """Kinds of pages whose damage no query can see (docs/crash.md)."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("checksums", [True, False], ids=["checksums", "no checksums"])
 def test_damage_of_every_kind_of_place_is_noticed(checksums: bool) -> None:
