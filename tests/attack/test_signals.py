@@ -22,7 +22,7 @@ from campaigning import clean, reachable, remains, run, run_directories, write_c
 PACKAGE = Path(pgstrata.__file__).parent
 TRACED = (
     *("trial/", "stack/build.py", "stack/journal.py", "stack/safety.py", "probe/start.py"),
-    *("postgres/server.py", "postgres/golden.py", "postgres/database.py", "host/base.py"),
+    *("postgres/server.py", "postgres/golden.py", "postgres/database.py", "host/protocol.py"),
 )
 CHUNKS = 12
 FEWEST_LINES = 500
