@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pgstrata.crash.job import RECOVERY_TIMEOUT_S
+from pgstrata.crash.job import KILLED_AT_THE_END, RECOVERY_TIMEOUT_S
 from pgstrata.crash.ledger import AMCHECK, VISIBILITY, LedgerSize, checks_of, parse_answers, render_check, render_schema
 from pgstrata.crash.ledger_client import transfer
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state
@@ -162,7 +162,8 @@ class Cluster:
         """The verdict on a data directory by the statements of a crash trial."""
         installation = self.server.installation
         asked = checks_of(self.extensions, major=installation.major, deep=deep)
-        argv = (installation.program("postgres"), "--single", "-D", str(data), "-c", "fsync=off", "postgres")
+        options = ("-D", str(data), "-c", "fsync=off", *KILLED_AT_THE_END)
+        argv = (installation.program("postgres"), "--single", *options, "postgres")
         code, out, err = self._run(argv, render_check(asked))
         examined = []
         if deep and code == 0 and self.checksums:
@@ -175,7 +176,8 @@ class Cluster:
 
     def _run(self, argv: Sequence[str], given: str = "") -> tuple[int | None, str, str]:
         command = self.server.as_user(*argv, timeout_s=RECOVERY_TIMEOUT_S, stdin=given)
-        user = ("setpriv", f"--reuid={command.user}", f"--regid={command.user}", "--clear-groups")
+        # with System V memory in a namespace of its own nothing is left of a server that damage ended
+        user = ("unshare", "--ipc", "setpriv", f"--reuid={command.user}", f"--regid={command.user}", "--clear-groups")
         try:
             done = subprocess.run(
                 (*user, *command.argv),
