@@ -118,7 +118,7 @@ class FakeHost(Host):
             self.write_text(path, text)
 
     def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
-        raise NotImplementedError(operation)
+        raise AssertionError(f"{operation}: a made-up host has no agent")
 
     @property
     def name(self) -> str:
@@ -244,17 +244,6 @@ class FakeHost(Host):
 
     def end_waits(self) -> None:
         """Nothing is waited for."""
-
-    def watched(self, watcher: Watcher | None) -> None:
-        self._watcher = watcher
-
-    @contextmanager
-    def looking(self) -> Iterator[None]:
-        before, self._looking = self._looking, True
-        try:
-            yield
-        finally:
-            self._looking = before
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
